@@ -1,0 +1,30 @@
+//! Helpers that only tests use: where the fixtures are, and how a missing one is told.
+
+use std::path::PathBuf;
+
+/// The path of a fixture that lives beside the checkout, or `None` (with a line on stderr) where it is absent.
+///
+/// Under `CI=true` an absent fixture is a failure, so that a test can not pass there by not running.
+#[allow(clippy::panic, reason = "a test helper: the panic is the test's failure")]
+pub fn fixtures(relative: &str) -> Option<PathBuf> {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures");
+    let path = root.join(relative);
+    if path.exists() {
+        return Some(path);
+    }
+    if std::env::var("CI").as_deref() == Ok("true") {
+        panic!("fixture ../shared/fixtures/{relative} is absent, and CI must not skip");
+    }
+    eprintln!("SKIPPED: fixture ../shared/fixtures/{relative} is absent");
+    None
+}
+
+/// The text of a fixture, or `None` where it is absent (see [`fixtures`]).
+#[allow(clippy::panic, reason = "a test helper: the panic is the test's failure")]
+pub fn fixture_text(relative: &str) -> Option<String> {
+    let path = fixtures(relative)?;
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Some(text),
+        Err(error) => panic!("cannot read {}: {error}", path.display()),
+    }
+}
