@@ -1,6 +1,6 @@
 //! Compute instances: how a GPU instance is divided further.
 
-use crate::GpuProfile;
+use crate::{GpuProfile, ProfileIndex, ProfileTable};
 use serde::{Deserialize, Serialize};
 
 /// NVML's enumeration of compute instance profiles.
@@ -54,34 +54,46 @@ pub struct ComputeProfile {
     pub multiprocessors: Option<u16>,
 }
 
-impl GpuProfile {
-    /// The compute instances that fit into an instance of this profile, small to large.
+impl ProfileTable {
+    /// The compute instances that fit into an instance of a profile, small to large.
     ///
-    /// A compute instance takes 1, 2, 3, 4 or 7 slices; 3 of 4 is not offered. Multiprocessors divide evenly.
-    pub fn compute_profiles(&self) -> Vec<ComputeProfile> {
-        let offered = |slices: &u8| *slices <= self.slices && !(self.slices == 4 && *slices == 3);
+    /// A compute instance takes 1, 2, 3, 4 or 7 slices; 3 of 4 is not offered. Multiprocessors divide evenly. On
+    /// Hopper the one-slice instance with double memory also has more multiprocessors than one slice: the plain
+    /// compute profile then reaches only a slice's worth, and a second one (index 7) reaches all.
+    pub fn compute_profiles(&self, profile: &GpuProfile) -> Vec<ComputeProfile> {
+        let offered = |slices: &u8| *slices <= profile.slices && !(profile.slices == 4 && *slices == 3);
         let mut sizes: Vec<u8> = [1u8, 2, 3, 4, 7].into_iter().filter(offered).collect();
-        if !sizes.contains(&self.slices) {
-            sizes.push(self.slices);
+        if !sizes.contains(&profile.slices) {
+            sizes.push(profile.slices);
         }
-        let each = |slices: u8| {
-            let whole = self.multiprocessors?.value;
-            if slices == self.slices {
-                Some(whole)
-            } else {
-                Some(whole / u16::from(self.slices) * u16::from(slices))
-            }
+        let whole = profile.multiprocessors.map(|fact| fact.value);
+        let each = |slices: u8| match (slices == profile.slices, whole) {
+            (true, whole) => whole,
+            (false, Some(whole)) => Some(whole / u16::from(profile.slices.max(1)) * u16::from(slices)),
+            (false, None) => None,
         };
-        sizes
+        let mut offers: Vec<ComputeProfile> = sizes
             .into_iter()
             .filter_map(|slices| {
                 Some(ComputeProfile {
                     index: ComputeProfileIndex::of_slices(slices)?,
                     slices,
-                    max_instances: self.slices / slices,
+                    max_instances: profile.slices / slices,
                     multiprocessors: each(slices),
                 })
             })
-            .collect()
+            .collect();
+        let plain = self.by_index(ProfileIndex(0)).and_then(|(_, plain)| plain.multiprocessors);
+        if profile.index == ProfileIndex(9)
+            && let (Some(whole), Some(plain)) = (whole, plain)
+            && whole > plain.value
+            && let Some(offer) = offers.first_mut()
+        {
+            offer.multiprocessors = Some(plain.value);
+            let all =
+                ComputeProfile { index: ComputeProfileIndex(7), multiprocessors: Some(whole), ..*offer };
+            offers.push(all);
+        }
+        offers
     }
 }

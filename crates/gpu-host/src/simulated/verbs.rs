@@ -126,8 +126,9 @@ impl GpuHost for SimulatedHost {
     }
 
     fn compute_profiles(&self, gpu: GpuIndex, instance: GpuInstanceId) -> HostResult<Vec<ComputeProfile>> {
-        of(Verb::ComputeProfiles, gpu, self.instance(gpu, instance))
-            .map(|(_, profile)| profile.compute_profiles())
+        let found = self.instance(gpu, instance);
+        let offers = found.and_then(|(_, profile)| Ok(self.table(gpu)?.compute_profiles(profile)));
+        of(Verb::ComputeProfiles, gpu, offers)
     }
 
     fn compute_instances(&self, gpu: GpuIndex, instance: GpuInstanceId) -> HostResult<Vec<ComputeInstance>> {
@@ -320,7 +321,7 @@ impl SimulatedHost {
         index: ComputeProfileIndex,
     ) -> Result<ComputeInstance, HostFailure> {
         let (state, profile) = self.instance(gpu, instance)?;
-        let offered = profile.compute_profiles();
+        let offered = self.table(gpu)?.compute_profiles(profile);
         let wanted = offered.iter().find(|offer| offer.index == index).ok_or(HostFailure::NotSupported)?;
         let taken: u8 = state.compute.iter().filter_map(|part| part.profile.slices()).sum();
         let alike = state.compute.iter().filter(|part| part.profile == index).count();
@@ -343,7 +344,7 @@ impl SimulatedHost {
         let mut devices = Vec::new();
         for instance in &self.gpu(gpu)?.instances {
             let (_, profile) = self.table(gpu)?.by_id(instance.profile).ok_or(HostFailure::NotFound)?;
-            let offered = profile.compute_profiles();
+            let offered = self.table(gpu)?.compute_profiles(profile);
             for part in &instance.compute {
                 let offer =
                     offered.iter().find(|offer| offer.index == part.profile).ok_or(HostFailure::NotFound)?;
