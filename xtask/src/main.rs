@@ -1,1 +1,59 @@
-fn main() {}
+//! The project's own tasks: `cargo xtask tidy | test | ci | incumbents | fuzz`.
+
+mod fuzz;
+mod incumbents;
+mod run;
+mod test;
+mod tidy;
+
+use anyhow::{Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask TASK
+
+  tidy         check the rules of the house that no compiler checks
+  test         everything: tidy, format, lints, NVIDIA's programs, tests, fuzz targets (bounded)
+  ci           the same with CI=true, where nothing may be skipped
+  incumbents   build NVIDIA's programs, and the oracle made of their packages, into the cache
+  fuzz [RUNS]  run every fuzz target for a number of cases (20000 unless told)
+";
+
+fn main() -> ExitCode {
+    match task(std::env::args().skip(1).collect()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn task(arguments: Vec<String>) -> Result<()> {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["tidy"] => tidy::tidy(),
+        ["test"] => test::test(),
+        ["ci"] => test::ci(),
+        ["incumbents"] => incumbents::build().map(drop),
+        ["fuzz"] => fuzz::fuzz(fuzz::RUNS),
+        ["fuzz", runs] => fuzz::fuzz(runs.parse()?),
+        _ => {
+            eprint!("{USAGE}");
+            bail!("no such task: {}", arguments.join(" "));
+        }
+    }
+}
+
+/// The repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+}
+
+/// Where things go that are built once and kept outside the repository.
+fn cache() -> PathBuf {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).or_else(home);
+    base.unwrap_or_else(std::env::temp_dir).join("carve")
+}

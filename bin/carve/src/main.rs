@@ -1,1 +1,7 @@
-fn main() {}
+//! The one shipped executable.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    carve_cli::main()
+}

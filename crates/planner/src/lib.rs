@@ -11,5 +11,5 @@ mod wanted;
 
 pub use checker::{Flaw, verify};
 pub use feasibility::{Infeasible, InfeasibleReason, feasible};
-pub use recut::{Created, Kept, PresentCompute, PresentInstance, Recut, RecutError, recut};
+pub use recut::{Created, Kept, PresentCompute, PresentInstance, Recut, RecutError, keep_as, recut};
 pub use wanted::{WantedError, WantedInstance, wanted};

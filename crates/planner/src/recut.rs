@@ -176,7 +176,10 @@ impl Choice {
             create.push(Created { placed, compute: rest.remove(position).compute.clone() });
         }
         create.sort_by_key(|created| created.placed.start);
-        let keep = self.pairs.iter().map(|(position, wanted)| keep_as(&present[*position], &target[*wanted]));
+        let keep = self
+            .pairs
+            .iter()
+            .map(|(position, wanted)| keep_as(&present[*position], &target[*wanted].compute));
         let gone = |position: &usize| !self.pairs.iter().any(|(kept, _)| kept == position);
         Some(Recut {
             keep: keep.collect(),
@@ -240,10 +243,10 @@ fn take(free: &mut Vec<u8>, slices: u8) -> bool {
     }
 }
 
-fn keep_as(instance: &PresentInstance, wanted: &WantedInstance) -> Kept {
-    let mut create = wanted.compute.clone();
+/// How an instance that stays gets another division: what fits stays, what is in use takes its place first.
+pub fn keep_as(instance: &PresentInstance, division: &[u8]) -> Kept {
+    let mut create = division.to_vec();
     let mut destroy = Vec::new();
-    // What is in use takes its place in the division first.
     let mut compute = instance.compute.clone();
     compute.sort_by_key(|compute| (!compute.in_use, compute.id));
     for part in compute {

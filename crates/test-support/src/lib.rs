@@ -1,6 +1,10 @@
 //! Helpers that only tests use: where the fixtures are, and how a missing one is told.
 
+mod session;
+
 use std::path::PathBuf;
+
+pub use session::check_session;
 
 /// The path of a fixture that lives beside the checkout, or `None` (with a line on stderr) where it is absent.
 ///

@@ -1,0 +1,54 @@
+//! Every session under `sessions/`, played against the built program.
+
+use carve_test_support::check_session;
+use std::path::Path;
+
+fn session(name: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sessions");
+    let state = tempfile::tempdir().expect("a temporary folder");
+    check_session(Path::new(env!("CARGO_BIN_EXE_carve")), &folder.join(name), state.path());
+}
+
+#[test]
+fn first_five_minutes() {
+    session("first-five-minutes.txt");
+}
+
+#[test]
+fn mig_apply_and_back() {
+    session("mig-apply-and-back.txt");
+}
+
+#[test]
+fn mig_refusals() {
+    session("mig-refusals.txt");
+}
+
+#[test]
+fn machines() {
+    session("machines.txt");
+}
+
+#[test]
+fn validate() {
+    session("validate.txt");
+}
+
+#[test]
+fn every_session_is_played() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sessions");
+    let mut texts: Vec<String> = std::fs::read_dir(folder)
+        .expect("the sessions")
+        .map(|entry| entry.expect("a session").file_name().to_string_lossy().into_owned())
+        .filter(|name| name.ends_with(".txt"))
+        .collect();
+    texts.sort();
+    let played = [
+        "first-five-minutes.txt",
+        "machines.txt",
+        "mig-apply-and-back.txt",
+        "mig-refusals.txt",
+        "validate.txt",
+    ];
+    assert_eq!(texts, played);
+}

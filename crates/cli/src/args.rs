@@ -1,0 +1,195 @@
+//! What was typed. Nothing here acts; what it means is decided where it is used.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// GPU slicing for Kubernetes, in one binary.
+#[derive(Debug, Parser)]
+#[command(name = "carve", version, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// Which GPUs to talk to.
+#[derive(Debug, Args)]
+pub(crate) struct MachineArgs {
+    /// Simulate a machine: a preset (p4d.24xlarge, h200, mixed, …), PRODUCT:COUNT, or a YAML file
+    #[arg(long, global = true, env = "CARVE_MACHINE", value_name = "MACHINE")]
+    pub(crate) machine: Option<String>,
+    /// Driver library to load instead of libnvidia-ml.so.1
+    #[arg(long, global = true, env = "CARVE_NVML", value_name = "LIBRARY")]
+    pub(crate) nvml: Option<PathBuf>,
+    /// Where journals, checkpoints and simulated machines are kept
+    #[arg(long, global = true, env = "CARVE_STATE_DIR", value_name = "DIR")]
+    pub(crate) state_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// List the GPUs of this machine
+    Gpus(GpusArgs),
+    /// Cut GPUs into MIG devices
+    #[command(subcommand)]
+    Mig(MigVerb),
+    /// Check configuration files of the device plugin and of mig-parted
+    Validate(ValidateArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GpusArgs {
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    /// A short table
+    Table,
+    /// A table with everything that fits
+    Wide,
+    /// JSON
+    Json,
+    /// YAML
+    Yaml,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DataOutput {
+    /// YAML
+    Yaml,
+    /// JSON
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MigVerb {
+    /// Make the GPUs what a config says, keeping every instance it also wants
+    Apply(ApplyArgs),
+    /// Say whether the GPUs are what a config says (exit code 0 or 1)
+    Assert(AssertArgs),
+    /// Print the current layout as a config file
+    Export(ExportArgs),
+    /// Save the current layout, slots included
+    Checkpoint(CheckpointArgs),
+    /// Bring a saved layout back, slot by slot
+    Restore(RestoreArgs),
+    /// List what the GPUs can be cut into
+    Profiles(ListArgs),
+    /// List where instances may sit, and draw what sits there
+    Placements(ListArgs),
+    /// Show what apply would do, and change nothing
+    Plan(PlanArgs),
+}
+
+/// Which config of which file.
+#[derive(Debug, Args)]
+pub(crate) struct ConfigArgs {
+    /// Config file (mig-parted's format); - reads standard input
+    #[arg(short = 'f', long, env = "MIG_PARTED_CONFIG_FILE", value_name = "FILE")]
+    pub(crate) config_file: PathBuf,
+    /// Name of the config in the file; may be left out if it holds only one
+    #[arg(short = 'c', long, env = "MIG_PARTED_SELECTED_CONFIG", value_name = "NAME")]
+    pub(crate) selected_config: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApplyArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Programs to run before and after (mig-parted's hooks format)
+    #[arg(short = 'k', long, env = "MIG_PARTED_HOOKS_FILE", value_name = "FILE")]
+    pub(crate) hooks_file: Option<PathBuf>,
+    /// Leave a GPU whose new MIG mode needs a reset waiting for it
+    #[arg(short = 's', long, env = "MIG_PARTED_SKIP_RESET")]
+    pub(crate) skip_reset: bool,
+    /// Change MIG modes only, no instances
+    #[arg(short = 'm', long, env = "MIG_PARTED_MODE_CHANGE_ONLY")]
+    pub(crate) mode_only: bool,
+    /// Show the plan and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Show what hooks print
+    #[arg(short = 'd', long, env = "MIG_PARTED_DEBUG")]
+    pub(crate) debug: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Change MIG modes only, no instances
+    #[arg(short = 'm', long, env = "MIG_PARTED_MODE_CHANGE_ONLY")]
+    pub(crate) mode_only: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AssertArgs {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    /// Compare MIG modes only
+    #[arg(short = 'm', long, env = "MIG_PARTED_MODE_CHANGE_ONLY")]
+    pub(crate) mode_only: bool,
+    /// Only say whether the config can be applied here
+    #[arg(short = 'a', long, env = "MIG_PARTED_VALID_CONFIG")]
+    pub(crate) valid_config: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t = DataOutput::Yaml, env = "MIG_PARTED_OUTPUT_FORMAT")]
+    pub(crate) output_format: DataOutput,
+    /// Name of the config in the printed file
+    #[arg(
+        short = 'l',
+        long,
+        default_value = "current",
+        env = "MIG_PARTED_CONFIG_LABEL",
+        value_name = "NAME"
+    )]
+    pub(crate) config_label: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckpointArgs {
+    /// File to write; - writes standard output
+    #[arg(short = 'f', long, env = "MIG_PARTED_CHECKPOINT_FILE", value_name = "FILE")]
+    pub(crate) checkpoint_file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// File to read; without one, the checkpoint taken before the last apply
+    #[arg(short = 'f', long, env = "MIG_PARTED_CHECKPOINT_FILE", value_name = "FILE")]
+    pub(crate) checkpoint_file: Option<PathBuf>,
+    /// Programs to run before and after (mig-parted's hooks format)
+    #[arg(short = 'k', long, env = "MIG_PARTED_HOOKS_FILE", value_name = "FILE")]
+    pub(crate) hooks_file: Option<PathBuf>,
+    /// Change MIG modes only, no instances
+    #[arg(short = 'm', long, env = "MIG_PARTED_MODE_CHANGE_ONLY")]
+    pub(crate) mode_only: bool,
+    /// Show the plan and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Show what hooks print
+    #[arg(short = 'd', long, env = "MIG_PARTED_DEBUG")]
+    pub(crate) debug: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ListArgs {
+    /// How to print
+    #[arg(short, long, value_enum, default_value_t = Output::Table)]
+    pub(crate) output: Output,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ValidateArgs {
+    /// Files to check; - reads standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+}

@@ -1,0 +1,38 @@
+//! Reads the files that verbs are given, `-` being standard input.
+
+use crate::failure::{Failure, UNREADABLE};
+use std::io::Read;
+use std::path::Path;
+
+/// More than any of these files has; keeps a wrong path from filling the memory.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// The text of a file, or of standard input.
+pub(crate) fn read(path: &Path) -> Result<String, Failure> {
+    let shown = shown(path);
+    let unreadable = |what: String| Failure { code: UNREADABLE, ..Failure::new(format!("{shown}: {what}")) };
+    let mut bytes = Vec::new();
+    let mut source: Box<dyn Read> = if path.as_os_str() == "-" {
+        Box::new(std::io::stdin())
+    } else {
+        let file =
+            std::fs::File::open(path).map_err(|error| unreadable(format!("can not open it: {error}")))?;
+        Box::new(file)
+    };
+    let read = source.by_ref().take(MOST_BYTES + 1).read_to_end(&mut bytes);
+    read.map_err(|error| unreadable(format!("can not read it: {error}")))?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(unreadable("larger than 16 MiB, which no configuration file is".to_owned()));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        unreadable(format!(
+            "not UTF-8 text (first wrong byte at offset {})",
+            error.utf8_error().valid_up_to()
+        ))
+    })
+}
+
+/// How a file is called in messages.
+pub(crate) fn shown(path: &Path) -> String {
+    if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
+}

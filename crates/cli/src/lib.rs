@@ -1,0 +1,44 @@
+//! The command line: what was typed, which library answers it, and how the answer looks.
+//!
+//! stdout is data, stderr is talk. Exit codes: 0 done or yes, 1 refused, failed or no, 2 could not be read.
+
+mod args;
+mod failure;
+mod gpus;
+mod input;
+mod machine;
+mod mig;
+mod picture;
+mod print;
+mod table;
+mod validate;
+
+use args::{Cli, Verb};
+use clap::Parser;
+use failure::Outcome;
+use std::process::ExitCode;
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match answer(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                eprintln!("error: {}", failure.message);
+            }
+            if let Some(hint) = &failure.hint {
+                eprintln!("\nhint: {hint}");
+            }
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn answer(cli: &Cli) -> Outcome {
+    match &cli.verb {
+        Verb::Gpus(args) => gpus::gpus(&machine::open(&cli.machine)?, args),
+        Verb::Mig(verb) => mig::mig(&cli.machine, verb),
+        Verb::Validate(args) => validate::validate(args),
+    }
+}

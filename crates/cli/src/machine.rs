@@ -1,0 +1,88 @@
+//! Which machine is meant: the one with the driver, or a simulated one.
+
+use crate::args::MachineArgs;
+use crate::failure::Failure;
+use crate::input;
+use carve_gpu_host::{GpuHost, Machine};
+use carve_mig_manager::StateDir;
+use carve_nvml::{Nvml, OpenError};
+use carve_sim_store::SharedMachine;
+use std::path::{Path, PathBuf};
+
+/// What is simulated where no driver is and nothing was asked for.
+const DEFAULT_MACHINE: &str = "p4d.24xlarge";
+
+/// The machine to talk to.
+pub(crate) struct Chosen {
+    pub(crate) host: Box<dyn GpuHost>,
+    /// Where the manager keeps its journal.
+    pub(crate) state_dir: StateDir,
+    /// Name of the machine, if it is simulated.
+    pub(crate) simulated: Option<String>,
+}
+
+/// Opens the machine that the arguments mean, and says on stderr if it is simulated.
+pub(crate) fn open(args: &MachineArgs) -> Result<Chosen, Failure> {
+    match (&args.machine, &args.nvml) {
+        (Some(_), Some(_)) => {
+            Err(Failure::new("--machine simulates and --nvml names a driver library; give one of them"))
+        }
+        (Some(machine), None) => simulated(args, machine, "as asked for"),
+        (None, Some(library)) => real(args, Some(library)).map_err(|error| not_usable(&error)),
+        (None, None) => match real(args, None) {
+            Ok(chosen) => Ok(chosen),
+            Err(OpenError::LibraryNotFound { .. }) => {
+                simulated(args, DEFAULT_MACHINE, "no NVIDIA driver is installed here")
+            }
+            Err(error) => Err(not_usable(&error)),
+        },
+    }
+}
+
+fn real(args: &MachineArgs, library: Option<&Path>) -> Result<Chosen, OpenError> {
+    let host = Nvml::open(library)?;
+    let path = args.state_dir.clone().unwrap_or_else(|| PathBuf::from("/var/lib/carve"));
+    Ok(Chosen { host: Box::new(host), state_dir: StateDir::new(path), simulated: None })
+}
+
+fn not_usable(error: &OpenError) -> Failure {
+    Failure::of(error).hint("to try carve without a GPU, simulate one: --machine p4d.24xlarge")
+}
+
+fn simulated(args: &MachineArgs, asked: &str, why: &str) -> Result<Chosen, Failure> {
+    let machine = if asked.contains('/') || asked.ends_with(".yaml") || asked.ends_with(".yml") {
+        let path = Path::new(asked);
+        let text = input::read(path)?;
+        Machine::parse(&text).map_err(|error| Failure::new(format!("{asked}: {error}")))?
+    } else {
+        Machine::named(asked).map_err(|error| Failure::of(&error))?
+    };
+    let folder = state_home(args)?.join("machines");
+    let name = machine.name().to_owned();
+    let file = folder.join(format!("{}.json", file_name(&name)));
+    let host = SharedMachine::open(&file, machine).map_err(|error| Failure::of(&error))?;
+    eprintln!("simulated machine {name} ({why}); nothing real is read or changed");
+    let state_dir = StateDir::new(folder.join(format!("{}.mig", file_name(&name))));
+    Ok(Chosen { host: Box::new(host), state_dir, simulated: Some(name) })
+}
+
+/// A machine's name as a file name; names come from files people write.
+fn file_name(name: &str) -> String {
+    let safe =
+        |letter: char| if letter.is_ascii_alphanumeric() || ".-_".contains(letter) { letter } else { '_' };
+    name.chars().map(safe).collect::<String>().trim_start_matches('.').to_owned()
+}
+
+/// Where simulated machines are kept: a person's own state, not the system's.
+fn state_home(args: &MachineArgs) -> Result<PathBuf, Failure> {
+    if let Some(path) = &args.state_dir {
+        return Ok(path.clone());
+    }
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    variable("XDG_STATE_HOME")
+        .or_else(|| variable("HOME").map(|home| home.join(".local/state")))
+        .map(|base| base.join("carve"))
+        .ok_or_else(|| {
+            Failure::new("neither HOME nor XDG_STATE_HOME is set; say where to keep state with --state-dir")
+        })
+}

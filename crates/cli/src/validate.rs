@@ -1,0 +1,67 @@
+//! `carve validate`: checks configuration files and says what NVIDIA's programs would not.
+
+use crate::args::ValidateArgs;
+use crate::failure::{FAILED, Failure, Outcome, UNREADABLE};
+use crate::input;
+use crate::print;
+use carve_formats::{Diagnostic, Severity, lint};
+use std::path::Path;
+
+/// Checks every file. The worst one decides the exit code: 0 fine, 1 invalid, 2 unreadable.
+pub(crate) fn validate(args: &ValidateArgs) -> Outcome {
+    let mut code = 0;
+    for file in &args.files {
+        match input::read(file) {
+            Ok(text) => code = code.max(check(file, &text)?),
+            Err(failure) => {
+                eprintln!("error: {}", failure.message);
+                code = code.max(UNREADABLE);
+            }
+        }
+    }
+    match code {
+        0 => Ok(()),
+        code => Err(Failure { code, ..Failure::new("") }),
+    }
+}
+
+fn check(file: &Path, text: &str) -> Result<u8, Failure> {
+    let report = lint(text);
+    let shown = input::shown(file);
+    for document in &report.documents {
+        let name = if document.name.is_empty() { String::new() } else { format!(" ({})", document.name) };
+        let format = document.format.map_or("not recognised".to_owned(), |format| format.title().to_owned());
+        let count = |severity| document.diagnostics.iter().filter(|found| found.severity == severity).count();
+        let verdict = match (document.format, count(Severity::Error), count(Severity::Warning)) {
+            (None, _, _) => "not recognised".to_owned(),
+            (_, 0, 0) => "ok".to_owned(),
+            (_, 0, warnings) => format!("ok, {warnings} warning{}", plural(warnings)),
+            (_, errors, 0) => format!("{errors} error{}", plural(errors)),
+            (_, errors, warnings) => {
+                format!("{errors} error{}, {warnings} warning{}", plural(errors), plural(warnings))
+            }
+        };
+        let line = if document.format.is_some() { format!("{format}: {verdict}") } else { verdict };
+        print::out(&format!("{shown}{name}: {line}\n"))?;
+        for found in &document.diagnostics {
+            print::out(&finding(&shown, found))?;
+        }
+    }
+    Ok(if report.has_errors() { FAILED } else { 0 })
+}
+
+fn plural(number: usize) -> &'static str {
+    if number == 1 { "" } else { "s" }
+}
+
+/// `file:line:column: error: message (in path)`, with the hint on its own line.
+fn finding(file: &str, found: &Diagnostic) -> String {
+    let place = found.at.map_or(String::new(), |at| format!(":{}:{}", at.line, at.column));
+    let severity = match found.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    };
+    let path = if found.path.is_empty() { String::new() } else { format!(" (in {})", found.path) };
+    let hint = found.hint.as_ref().map_or(String::new(), |hint| format!("    hint: {hint}\n"));
+    format!("  {file}{place}: {severity}: {}{path}\n{hint}", found.message)
+}

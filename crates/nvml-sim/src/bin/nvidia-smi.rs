@@ -1,0 +1,124 @@
+//! Stands in for `nvidia-smi` where MIG tools call it: resets GPUs of the simulated machine, and lists them.
+
+use carve_gpu_host::{Gpu, GpuHost, HostFailure};
+use carve_gpu_model::{GpuIndex, PciAddress};
+use carve_sim_store::SharedMachine;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+const STATE: &str = "CARVE_SIM_STATE";
+const USAGE: &str = "this stand-in for nvidia-smi knows `-r [-i GPU,…]` (or --gpu-reset, --id) and `-L`";
+
+/// What was asked for.
+#[derive(Debug, PartialEq, Eq)]
+enum Wish {
+    List,
+    Reset(Option<String>),
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match parse(&arguments).and_then(|wish| fulfil(&wish)) {
+        Ok(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("nvidia-smi (simulated): {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn parse(arguments: &[String]) -> Result<Wish, String> {
+    let mut reset = false;
+    let mut list = false;
+    let mut gpus = None;
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match argument.as_str() {
+            "-r" | "--gpu-reset" => reset = true,
+            "-L" | "--list-gpus" => list = true,
+            "-i" | "--id" => {
+                gpus = Some(rest.next().ok_or(format!("{argument} needs a value; {USAGE}"))?.clone())
+            }
+            other => match other.strip_prefix("--id=") {
+                Some(value) => gpus = Some(value.to_owned()),
+                None => return Err(format!("'{other}' is not simulated; {USAGE}")),
+            },
+        }
+    }
+    match (reset, list) {
+        (true, false) => Ok(Wish::Reset(gpus)),
+        (false, true) => Ok(Wish::List),
+        _ => Err(USAGE.to_owned()),
+    }
+}
+
+fn fulfil(wish: &Wish) -> Result<String, String> {
+    let path = std::env::var_os(STATE).filter(|path| !path.is_empty());
+    let path = PathBuf::from(path.ok_or(format!("{STATE} is not set, so there is no machine to work on"))?);
+    let mut machine = SharedMachine::attach(&path).map_err(|error| error.to_string())?;
+    let known = machine.gpus().map_err(|error| error.to_string())?;
+    match wish {
+        Wish::List => list(&machine, &known),
+        Wish::Reset(named) => {
+            let chosen = match named {
+                None => known.iter().collect(),
+                Some(names) => {
+                    names.split(',').map(|name| find(&known, name)).collect::<Result<Vec<_>, _>>()?
+                }
+            };
+            reset(&mut machine, &chosen)
+        }
+    }
+}
+
+/// A GPU by index, UUID or bus id, as `nvidia-smi -i` takes them.
+fn find<'a>(known: &'a [Gpu], name: &str) -> Result<&'a Gpu, String> {
+    let address: Option<PciAddress> = name.contains(':').then(|| name.parse().ok()).flatten();
+    let index = name.parse().ok().map(GpuIndex);
+    known
+        .iter()
+        .find(|gpu| Some(gpu.index) == index || gpu.uuid.0 == name || Some(gpu.address) == address)
+        .ok_or_else(|| format!("there is no GPU '{name}'"))
+}
+
+fn reset(machine: &mut SharedMachine, chosen: &[&Gpu]) -> Result<String, String> {
+    let indices: Vec<GpuIndex> = chosen.iter().map(|gpu| gpu.index).collect();
+    machine.reset(&indices).map_err(|error| {
+        let bus = chosen.iter().find(|gpu| Some(gpu.index) == error.gpu).map(|gpu| gpu.address.nvml_bus_id());
+        let bus = bus.unwrap_or_default();
+        match error.failure {
+            HostFailure::InUse => format!("GPU {bus} is in use by a process and can not be reset"),
+            failure => format!("GPU {bus} can not be reset: {failure}"),
+        }
+    })?;
+    let lines = chosen.iter().map(|gpu| format!("GPU {} was reset.\n", gpu.address.nvml_bus_id()));
+    Ok(lines.collect())
+}
+
+fn list(machine: &SharedMachine, known: &[Gpu]) -> Result<String, String> {
+    let mut text = String::new();
+    for gpu in known {
+        text.push_str(&format!("GPU {}: {} (UUID: {})\n", gpu.index, gpu.name, gpu.uuid));
+        // A lost GPU is listed without what is on it.
+        let Ok(devices) = machine.mig_devices(gpu.index) else { continue };
+        let table = machine.profile_table(gpu.index).ok();
+        let instances = machine.gpu_instances(gpu.index).map_err(|error| error.to_string())?;
+        for device in devices {
+            let instance = instances.iter().find(|instance| instance.id == device.gpu_instance);
+            let profile = instance.zip(table.as_ref()).and_then(|(found, table)| table.by_id(found.profile));
+            let name = profile.map(|(_, profile)| {
+                profile.name.with_compute_slices(u64::from(device.compute_slices)).to_string()
+            });
+            text.push_str(&format!(
+                "  MIG {} Device {}: (UUID: {})\n",
+                name.unwrap_or_default(),
+                device.position,
+                device.uuid
+            ));
+        }
+    }
+    Ok(text)
+}

@@ -1,0 +1,248 @@
+//! The host through the C interface and the simulated machine behind it must say the same, verb for verb.
+//!
+//! The library reads its settings from the environment once per process, so every machine gets a process of its own:
+//! the tests run this executable again.
+
+#[path = "../../nvml-sim/tests/support/built.rs"]
+mod built;
+
+use carve_gpu_host::machine::preset_names;
+use carve_gpu_host::{GpuEvent, GpuHost, HostFailure, Machine, ModeOutcome};
+use carve_gpu_model::{Bytes, GpuIndex, GpuInstanceId, ProfileTable};
+use carve_nvml::{Nvml, NvmlPaths, OpenError};
+use carve_sim_store::SharedMachine;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+const STATE: &str = "CARVE_SIM_STATE";
+
+/// Everything the two can be asked. Errors are compared too: verb, GPU and failure.
+fn compare(ours: &dyn GpuHost, theirs: &dyn GpuHost) {
+    assert_eq!(ours.driver(), theirs.driver());
+    let gpus = theirs.gpus().unwrap();
+    assert_eq!(ours.gpus().unwrap(), gpus);
+    // One index too many, for what is said about a GPU that is not there.
+    for gpu in (0..=gpus.len() as u32).map(GpuIndex) {
+        assert_eq!(ours.memory(gpu), theirs.memory(gpu));
+        assert_eq!(ours.utilisation(gpu), theirs.utilisation(gpu));
+        assert_eq!(ours.processes(gpu), theirs.processes(gpu));
+        assert_eq!(ours.mig_mode(gpu), theirs.mig_mode(gpu));
+        assert_eq!(ours.profile_table(gpu).map(figures), theirs.profile_table(gpu).map(figures));
+        assert_eq!(ours.gpu_instances(gpu), theirs.gpu_instances(gpu));
+        assert_eq!(ours.mig_devices(gpu), theirs.mig_devices(gpu));
+        for instance in theirs.gpu_instances(gpu).unwrap_or_default() {
+            assert_eq!(ours.compute_profiles(gpu, instance.id), theirs.compute_profiles(gpu, instance.id));
+            assert_eq!(ours.compute_instances(gpu, instance.id), theirs.compute_instances(gpu, instance.id));
+        }
+    }
+}
+
+/// Every pair of GPUs.
+fn compare_links(ours: &dyn GpuHost, theirs: &dyn GpuHost) {
+    let count = theirs.gpus().unwrap().len() as u32;
+    for (from, to) in (0..=count).flat_map(|from| (0..count).map(move |to| (GpuIndex(from), GpuIndex(to)))) {
+        assert_eq!(ours.link(from, to), theirs.link(from, to));
+    }
+}
+
+/// A table without how its figures are known, which is where the two rightly differ.
+fn figures(table: ProfileTable) -> Vec<String> {
+    let row = |profile: &carve_gpu_model::GpuProfile| {
+        format!(
+            "{} id {} index {} slices {} most {} memory {:?} SMs {:?} {:?} at {:?}",
+            profile.name,
+            profile.id,
+            profile.index.0,
+            profile.slices,
+            profile.max_instances,
+            profile.memory.map(|fact| fact.value),
+            profile.multiprocessors.map(|fact| fact.value),
+            profile.engines,
+            profile.placements
+        )
+    };
+    let totals = format!("{} slots, {} slices, {:?}", table.slots(), table.compute_slices(), table.engines());
+    table.profiles().iter().map(row).chain([totals]).collect()
+}
+
+/// Cuts a GPU into every profile in turn, wherever it may sit, and divides it; all through the C interface.
+fn cut_and_divide(ours: &mut Nvml, theirs: &SharedMachine, gpu: GpuIndex) {
+    let table = ours.profile_table(gpu).unwrap();
+    for profile in table.profiles() {
+        for at in profile.placements.iter().copied().map(Some).chain([None]) {
+            let made = ours.create_gpu_instance(gpu, profile.id, at).unwrap();
+            assert!(at.is_none_or(|at| at == made.placement));
+            assert_eq!(theirs.gpu_instances(gpu).unwrap(), vec![made]);
+            let again = ours.create_gpu_instance(gpu, profile.id, Some(made.placement)).unwrap_err();
+            assert_eq!(again.failure, HostFailure::InsufficientResources);
+            if at.is_none() {
+                divide(ours, theirs, gpu, made.id);
+            }
+            ours.destroy_gpu_instance(gpu, made.id).unwrap();
+            let gone = ours.destroy_gpu_instance(gpu, made.id).unwrap_err();
+            assert_eq!(gone.failure, HostFailure::NotFound);
+        }
+    }
+}
+
+fn divide(ours: &mut Nvml, theirs: &SharedMachine, gpu: GpuIndex, instance: GpuInstanceId) {
+    for offer in ours.compute_profiles(gpu, instance).unwrap() {
+        let parts: Vec<_> = (0..offer.max_instances)
+            .map(|_| ours.create_compute_instance(gpu, instance, offer.index).unwrap())
+            .collect();
+        assert_eq!(theirs.compute_instances(gpu, instance).unwrap(), parts);
+        assert_eq!(ours.destroy_gpu_instance(gpu, instance).unwrap_err().failure, HostFailure::InUse);
+        compare(ours, theirs);
+        for part in parts {
+            ours.destroy_compute_instance(gpu, instance, part.id).unwrap();
+        }
+    }
+}
+
+fn open(pci_devices: &Path) -> Nvml {
+    Nvml::open_at(NvmlPaths {
+        library: Some(built::library()),
+        nvidia_smi: built::nvidia_smi(),
+        pci_devices: pci_devices.to_owned(),
+    })
+    .unwrap()
+}
+
+/// NUMA nodes as the kernel would tell them.
+fn write_numa_nodes(machine: &SharedMachine, pci_devices: &Path) {
+    for gpu in machine.gpus().unwrap() {
+        let folder = pci_devices.join(gpu.address.to_string());
+        std::fs::create_dir_all(&folder).unwrap();
+        let node = gpu.numa_node.map_or(-1, i64::from);
+        std::fs::write(folder.join("numa_node"), format!("{node}\n")).unwrap();
+    }
+}
+
+fn in_a_process_of_its_own(test: &str, machine: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state.json");
+    let shared = SharedMachine::open(&state, Machine::named(machine).unwrap()).unwrap();
+    write_numa_nodes(&shared, &dir.path().join("pci"));
+    // Built here once rather than by every child.
+    built::library();
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--ignored", "--nocapture"])
+        .env(STATE, &state)
+        .env(built::BUILT, "yes")
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{test} on {machine}: {told}");
+}
+
+/// The machine of a child process, with the directory of its PCI devices; `None` in an ordinary test run.
+fn given() -> Option<(SharedMachine, PathBuf)> {
+    let state = PathBuf::from(std::env::var_os(STATE)?);
+    let pci = state.parent()?.join("pci");
+    Some((SharedMachine::attach(&state).unwrap(), pci))
+}
+
+#[test]
+fn every_preset_looks_the_same_through_nvml() {
+    preset_names().for_each(|preset| in_a_process_of_its_own("child_looks_and_cuts", preset));
+}
+
+#[test]
+#[ignore = "run as a child process"]
+fn child_looks_and_cuts() {
+    let Some((mut theirs, pci)) = given() else { return };
+    let mut ours = open(&pci);
+    compare(&ours, &theirs);
+    compare_links(&ours, &theirs);
+    // The first GPU of each kind stands for its like.
+    let mut names = std::collections::BTreeSet::new();
+    for gpu in theirs.gpus().unwrap() {
+        if !gpu.mig_capable || !names.insert(gpu.name) {
+            continue;
+        }
+        if ours.set_mig_mode(gpu.index, true).unwrap() == ModeOutcome::NeedsReset {
+            compare(&ours, &theirs);
+            ours.reset(&[gpu.index]).unwrap();
+        }
+        assert!(ours.mig_mode(gpu.index).unwrap().unwrap().current);
+        cut_and_divide(&mut ours, &theirs, gpu.index);
+        let largest = theirs.profile_table(gpu.index).unwrap().profiles().last().unwrap().clone();
+        let instance = theirs.create_gpu_instance(gpu.index, largest.id, None).unwrap();
+        compare(&ours, &theirs);
+        assert_eq!(ours.set_mig_mode(gpu.index, false).unwrap_err().failure, HostFailure::InUse);
+        ours.destroy_gpu_instance(gpu.index, instance.id).unwrap();
+    }
+}
+
+#[test]
+fn processes_events_and_lost_gpus_come_through() {
+    in_a_process_of_its_own("child_watches_the_world", "mixed");
+}
+
+#[test]
+#[ignore = "run as a child process"]
+fn child_watches_the_world() {
+    let Some((mut theirs, pci)) = given() else { return };
+    let mut ours = open(&pci);
+    let (first, hopper) = (GpuIndex(0), GpuIndex(2));
+    assert_eq!(ours.next_event(Duration::ZERO).unwrap(), None);
+    theirs.change_world(|host| host.start_process(first, None, 4711, Bytes(3 << 30), 40)).unwrap().unwrap();
+    ours.set_mig_mode(hopper, true).unwrap();
+    let largest = ours.profile_table(hopper).unwrap().profiles().last().unwrap().clone();
+    let instance = ours.create_gpu_instance(hopper, largest.id, None).unwrap();
+    let offer = ours.compute_profiles(hopper, instance.id).unwrap()[0];
+    let part = ours.create_compute_instance(hopper, instance.id, offer.index).unwrap();
+    let inside = Some((instance.id, part.id));
+    theirs
+        .change_world(|host| host.start_process(hopper, inside, 4712, Bytes(1 << 30), 10))
+        .unwrap()
+        .unwrap();
+    compare(&ours, &theirs);
+    let busy = ours.destroy_compute_instance(hopper, instance.id, part.id).unwrap_err();
+    assert_eq!(busy.failure, HostFailure::InUse);
+
+    assert_eq!(ours.reset(&[first]).unwrap_err().failure, HostFailure::InUse);
+    assert!(ours.reset_report().unwrap().contains("in use"), "{:?}", ours.reset_report());
+
+    // The reset gave the watch back; waiting starts a new one.
+    assert_eq!(ours.next_event(Duration::ZERO).unwrap(), None);
+    let event =
+        GpuEvent { gpu: hopper, xid: 94, gpu_instance: Some(instance.id), compute_instance: Some(part.id) };
+    theirs.change_world(|host| host.raise(event)).unwrap();
+    assert_eq!(ours.next_event(Duration::from_secs(20)).unwrap(), Some(event));
+    assert_eq!(ours.next_event(Duration::from_millis(30)).unwrap(), None);
+
+    theirs.change_world(|host| host.lose(first)).unwrap();
+    compare(&ours, &theirs);
+    compare_links(&ours, &theirs);
+    drop(ours);
+    // Somebody who never saw the lost GPU sees the others all the same.
+    let newcomer = open(&pci);
+    let rest: Vec<_> = newcomer.gpus().unwrap().into_iter().map(|gpu| gpu.index.0).collect();
+    assert_eq!(rest, [1, 2, 3]);
+}
+
+#[test]
+fn what_is_not_nvml_is_told_apart() {
+    let absent = Nvml::open(Some(Path::new("/nowhere/libnvidia-ml.so.1"))).unwrap_err();
+    assert!(matches!(&absent, OpenError::LibraryNotFound { refusals } if refusals.len() == 1), "{absent:?}");
+    assert!(absent.to_string().contains("/nowhere/libnvidia-ml.so.1"), "{absent}");
+    // A library that is there but another one; the C library is in every process.
+    let other = Nvml::open(Some(Path::new("libc.so.6"))).unwrap_err();
+    assert!(matches!(other, OpenError::SymbolMissing { symbol: "nvmlInit_v2", .. }), "{other:?}");
+}
+
+#[test]
+fn wrong_settings_look_like_a_driver_that_is_not_there() {
+    in_a_process_of_its_own("child_finds_no_driver", "a30");
+}
+
+#[test]
+#[ignore = "run as a child process"]
+fn child_finds_no_driver() {
+    let Some((theirs, _)) = given() else { return };
+    std::fs::write(theirs.path(), "no state").unwrap();
+    let error = Nvml::open(Some(&built::library())).unwrap_err();
+    assert!(matches!(error, OpenError::DriverNotLoaded), "{error:?}");
+}

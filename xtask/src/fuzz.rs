@@ -1,0 +1,67 @@
+//! Runs every fuzz target for a bounded number of cases.
+
+use crate::run::{read, run};
+use crate::{cache, root};
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Cases per target in the test command: enough to find a careless index, few enough to wait for.
+pub(crate) const RUNS: u64 = 20_000;
+
+/// Pinned, so that a test run does not change by itself.
+const CARGO_FUZZ: &str = "0.13.2";
+
+/// Runs every target under `fuzz/`.
+pub(crate) fn fuzz(runs: u64) -> Result<()> {
+    let tool = tool()?;
+    let list = read(Command::new(&tool).args(["fuzz", "list"]).current_dir(root()))?;
+    for target in list.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let seeds = root().join("fuzz/seeds").join(target);
+        let corpus = root().join("fuzz/corpus").join(target);
+        fs::create_dir_all(&corpus)?;
+        // Without a sanitizer the targets build on the pinned stable compiler; coverage still guides them.
+        let mut command = Command::new(&tool);
+        command.args(["fuzz", "run", "--sanitizer", "none", target]).arg(&corpus);
+        if seeds.exists() {
+            command.arg(&seeds);
+        }
+        command.args([
+            "--",
+            &format!("-runs={runs}"),
+            "-seed=1",
+            "-max_len=4096",
+            "-timeout=10",
+            "-print_final_stats=0",
+        ]);
+        // Coverage flags are unstable options of the compiler.
+        command.env("RUSTC_BOOTSTRAP", "1").current_dir(root());
+        run(&mut command).with_context(|| format!("fuzz target {target}"))?;
+    }
+    Ok(())
+}
+
+/// cargo-fuzz, installed into the cache if it is not there.
+fn tool() -> Result<PathBuf> {
+    let home = cache().join("tools");
+    let tool = home.join("bin/cargo-fuzz");
+    let stamp = home.join(format!(".cargo-fuzz-{CARGO_FUZZ}"));
+    if !(tool.exists() && stamp.exists()) {
+        eprintln!("installing cargo-fuzz {CARGO_FUZZ}");
+        let mut command = Command::new("cargo");
+        command.args([
+            "install",
+            "--locked",
+            "--quiet",
+            "--force",
+            "--version",
+            CARGO_FUZZ,
+            "cargo-fuzz",
+            "--root",
+        ]);
+        run(command.arg(&home).current_dir(std::env::temp_dir()))?;
+        fs::write(stamp, "")?;
+    }
+    Ok(tool)
+}

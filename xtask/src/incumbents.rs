@@ -1,0 +1,104 @@
+//! Builds NVIDIA's own programs from their Go modules into the cache, as opponents and referees for the tests.
+
+use crate::run::{read, run};
+use crate::{cache, root};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// File name of the oracle made of NVIDIA's config packages.
+pub(crate) const ORACLE: &str = "carve-oracle";
+
+struct Module {
+    path: &'static str,
+    /// The newest version the module proxy serves; the recorded goldens are of a later one.
+    version: &'static str,
+    programs: &'static [&'static str],
+}
+
+const MODULES: &[Module] = &[
+    Module { path: "github.com/NVIDIA/mig-parted", version: "v0.13.1", programs: &["nvidia-mig-parted"] },
+    Module {
+        path: "github.com/NVIDIA/k8s-device-plugin",
+        version: "v0.19.1",
+        programs: &["nvidia-device-plugin", "gpu-feature-discovery"],
+    },
+];
+
+/// Builds what is missing for the tests; without Go it says so, unless nothing may be skipped.
+pub(crate) fn for_tests() -> Result<Option<PathBuf>> {
+    let go = Command::new("go").arg("version").output();
+    match go {
+        Ok(output) if output.status.success() => build().map(Some),
+        _ if std::env::var("CI").as_deref() == Ok("true") => {
+            bail!("go is not installed, and CI must not skip")
+        }
+        _ => {
+            eprintln!("SKIPPED: go is not installed, so the comparisons with NVIDIA's programs do not run");
+            Ok(None)
+        }
+    }
+}
+
+/// Builds what is missing and answers the folder of programs.
+pub(crate) fn build() -> Result<PathBuf> {
+    let home = cache().join("incumbents");
+    let programs = home.join("bin");
+    fs::create_dir_all(&programs)?;
+    for module in MODULES {
+        let stamp = |program: &str| programs.join(format!(".{program}-{}", module.version));
+        if module.programs.iter().all(|program| programs.join(program).exists() && stamp(program).exists()) {
+            continue;
+        }
+        eprintln!("building {} {}", module.path, module.version);
+        let source = fetch(module, &home)?;
+        for program in module.programs {
+            let package = format!("./cmd/{program}");
+            run(go(&source).args(["build", "-trimpath", "-o"]).arg(&programs).arg(package))?;
+            fs::write(stamp(program), "")?;
+        }
+    }
+    eprintln!("building the oracle");
+    run(go(&root().join("conformance/oracle"))
+        .args(["build", "-trimpath", "-o"])
+        .arg(programs.join(ORACLE))
+        .arg("."))?;
+    Ok(programs)
+}
+
+/// The source of a module. A module's own go.sum only counts in the main module, so it is built from a copy.
+fn fetch(module: &Module, home: &Path) -> Result<PathBuf> {
+    let name = module.path.rsplit('/').next().unwrap_or(module.path);
+    let copy = home.join(format!("{name}-{}", module.version));
+    let wanted = format!("{}@{}", module.path, module.version);
+    let empty = home.join("empty");
+    fs::create_dir_all(&empty)?;
+    read(go(&empty).args(["mod", "download"]).arg(&wanted)).context("is the Go module proxy reachable?")?;
+    let list = read(go(&empty).args(["env", "GOMODCACHE"]))?;
+    let cached = Path::new(list.trim()).join(escape(&wanted));
+    if copy.exists() {
+        fs::remove_dir_all(&copy)?;
+    }
+    run(Command::new("cp").arg("-r").arg(&cached).arg(&copy))?;
+    run(Command::new("chmod").args(["-R", "u+w"]).arg(&copy))?;
+    Ok(copy)
+}
+
+/// How the module cache spells a path: capitals as `!` and the small letter.
+fn escape(path: &str) -> String {
+    let mut escaped = String::new();
+    for letter in path.chars() {
+        if letter.is_ascii_uppercase() {
+            escaped.push('!');
+        }
+        escaped.push(letter.to_ascii_lowercase());
+    }
+    escaped
+}
+
+fn go(folder: &Path) -> Command {
+    let mut command = Command::new("go");
+    command.current_dir(folder).env("GOFLAGS", "-mod=mod -buildvcs=false").env("GOWORK", "off");
+    command
+}

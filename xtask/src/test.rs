@@ -1,0 +1,53 @@
+//! The README's test command: every check the project has, in order, with the time each took.
+
+use crate::run::{cargo, run};
+use crate::{fuzz, incumbents, tidy};
+use anyhow::{Context, Result};
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Everything under CI=true, where a skipped test is a failed one.
+pub(crate) fn ci() -> Result<()> {
+    let mut command = Command::new(std::env::current_exe()?);
+    run(command.arg("test").env("CI", "true"))
+}
+
+/// Everything.
+pub(crate) fn test() -> Result<()> {
+    let mut times: Vec<(&str, Duration)> = Vec::new();
+    let mut step = |name: &'static str, act: &mut dyn FnMut() -> Result<()>| -> Result<()> {
+        eprintln!("── {name}");
+        let start = Instant::now();
+        act().with_context(|| format!("step '{name}' failed"))?;
+        times.push((name, start.elapsed()));
+        Ok(())
+    };
+    let mut programs: Option<PathBuf> = None;
+    step("tidy", &mut tidy::tidy)?;
+    step("format", &mut || run(cargo().args(["fmt", "--all", "--check"])))?;
+    step("lints", &mut || {
+        run(cargo().args(["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))
+    })?;
+    step("incumbents", &mut || {
+        programs = incumbents::for_tests()?;
+        Ok(())
+    })?;
+    // The conformance suites run the binary and the simulated driver, which `cargo test` alone does not build.
+    step("build", &mut || run(cargo().args(["build", "--workspace", "--quiet"])))?;
+    step("tests", &mut || {
+        let mut command = cargo();
+        command.args(["test", "--workspace", "--no-fail-fast"]);
+        if let Some(programs) = &programs {
+            command.env("CARVE_INCUMBENTS", programs).env("CARVE_ORACLE", programs.join(incumbents::ORACLE));
+        }
+        run(&mut command)
+    })?;
+    step("fuzz targets", &mut || fuzz::fuzz(fuzz::RUNS))?;
+    times.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+    eprintln!("── all passed; slowest first:");
+    for (name, time) in times {
+        eprintln!("   {:>7.1} s  {name}", time.as_secs_f64());
+    }
+    Ok(())
+}

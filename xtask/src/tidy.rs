@@ -1,0 +1,116 @@
+//! The rules of the house that no compiler checks.
+
+use crate::root;
+use crate::run::read;
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Crates that do no IO, and what they may depend on. A new name here is a decision, not a detail.
+const PURE: &[(&str, &[&str])] = &[
+    ("gpu-model", &["serde", "thiserror"]),
+    ("formats", &["carve-gpu-model", "serde_json", "thiserror"]),
+    ("gpu-host", &["carve-gpu-model", "serde", "serde-saphyr", "thiserror"]),
+    ("planner", &["carve-gpu-model", "thiserror"]),
+];
+
+/// A name that says nothing about what is in it.
+const DRAWERS: &[&str] = &["util", "utils", "common", "shared", "helpers", "misc"];
+
+/// Longer than this and a file is a tangle; flat tables excepted.
+const MOST_LINES: usize = 600;
+const FLAT_TABLES: &[&str] = &["crates/nvml-sim/src/not_supported.rs"];
+
+/// Checks all rules and reports everything that breaks one.
+pub(crate) fn tidy() -> Result<()> {
+    let files = read(
+        Command::new("git")
+            .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+            .current_dir(root()),
+    )?;
+    let mut findings = Vec::new();
+    for file in files.lines().filter(|file| root().join(file).exists()) {
+        check_path(file, &mut findings);
+        if file.ends_with(".rs") {
+            let text = fs::read_to_string(root().join(file)).with_context(|| file.to_owned())?;
+            check_source(file, &text, &mut findings);
+        }
+    }
+    for (name, allowed) in PURE {
+        check_pure(name, allowed, &mut findings)?;
+    }
+    check_manifests(&mut findings)?;
+    if findings.is_empty() {
+        return Ok(());
+    }
+    for finding in &findings {
+        eprintln!("tidy: {finding}");
+    }
+    bail!("{} rule(s) broken", findings.len());
+}
+
+fn check_path(file: &str, findings: &mut Vec<String>) {
+    let drawer = Path::new(file).components().find_map(|part| {
+        let part = part.as_os_str().to_str()?;
+        DRAWERS.iter().find(|drawer| part == **drawer || part == format!("{drawer}.rs"))
+    });
+    if let Some(drawer) = drawer {
+        findings.push(format!("{file}: '{drawer}' names a drawer, not a thing"));
+    }
+}
+
+fn check_source(file: &str, text: &str, findings: &mut Vec<String>) {
+    let opening = text.lines().find(|line| !line.is_empty() && !line.starts_with("#!["));
+    // A fuzz target opens with the attribute that takes away its main.
+    if !opening.is_some_and(|line| line.starts_with("//! ")) {
+        findings.push(format!("{file}: opens without a sentence that says what it is for"));
+    }
+    let lines = text.lines().count();
+    if lines > MOST_LINES && !FLAT_TABLES.contains(&file) {
+        findings.push(format!("{file}: {lines} lines; split it by what it is about"));
+    }
+}
+
+/// A pure crate depends on what its line allows and switches the lint on.
+fn check_pure(name: &str, allowed: &[&str], findings: &mut Vec<String>) -> Result<()> {
+    let folder = root().join("crates").join(name);
+    let manifest = fs::read_to_string(folder.join("Cargo.toml")).with_context(|| name.to_owned())?;
+    let allowed: BTreeSet<&str> = allowed.iter().copied().collect();
+    for dependency in section(&manifest, "[dependencies]") {
+        if !allowed.contains(dependency) {
+            findings.push(format!("crates/{name}: pure, and must not depend on {dependency}"));
+        }
+    }
+    let lib = fs::read_to_string(folder.join("src/lib.rs")).with_context(|| name.to_owned())?;
+    if !lib.contains("#![warn(clippy::disallowed_methods)]") {
+        findings.push(format!("crates/{name}: pure, and must warn about clippy::disallowed_methods"));
+    }
+    Ok(())
+}
+
+/// Names in a section of a manifest.
+fn section<'a>(manifest: &'a str, header: &str) -> Vec<&'a str> {
+    let lines = manifest.lines().skip_while(|line| *line != header).skip(1);
+    let lines = lines.take_while(|line| !line.starts_with('['));
+    lines
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, _)| name.trim().trim_end_matches(".workspace"))
+        .collect()
+}
+
+/// Every crate takes its lints from the workspace.
+fn check_manifests(findings: &mut Vec<String>) -> Result<()> {
+    let mut folders: Vec<_> =
+        fs::read_dir(root().join("crates"))?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    folders.extend(["bin/carve", "xtask", "conformance"].map(|folder| root().join(folder)));
+    for folder in folders {
+        let manifest = folder.join("Cargo.toml");
+        let text = fs::read_to_string(&manifest).with_context(|| manifest.display().to_string())?;
+        if !text.contains("[lints]\nworkspace = true") {
+            findings.push(format!("{}: does not take its lints from the workspace", manifest.display()));
+        }
+    }
+    Ok(())
+}
