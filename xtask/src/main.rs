@@ -17,7 +17,7 @@ usage: cargo xtask TASK
   test         everything: tidy, format, lints, NVIDIA's programs, tests, fuzz targets (bounded)
   ci           the same with CI=true, where nothing may be skipped
   incumbents   build NVIDIA's programs, and the oracle made of their packages, into the cache
-  fuzz [RUNS]  run every fuzz target for a number of cases (20000 unless told)
+  fuzz [RUNS]  run every fuzz target for a number of cases (50000 unless told)
 ";
 
 fn main() -> ExitCode {

@@ -5,7 +5,7 @@ use carve_formats::mig_parted::{ConfigEntry, Devices, MigPartedConfig, WantedPro
 use carve_gpu_model::{Placement, ProfileIndex, ProfileName};
 use carve_planner::PresentInstance;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A GPU instance at its place, divided.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -58,35 +58,59 @@ pub(crate) fn devices(state: &GpuState) -> BTreeMap<ProfileName, u64> {
     devices
 }
 
-/// The current layout of all GPUs as a mig-parted config; GPUs that are alike share an entry.
+/// GPUs with the same layout, on their way to one entry.
+struct Kind {
+    mig_enabled: bool,
+    devices: BTreeMap<ProfileName, u64>,
+    indices: BTreeSet<i64>,
+    filters: BTreeSet<String>,
+}
+
+/// The current layout of all GPUs as a mig-parted config. GPUs that are alike share an entry; a filter stands where
+/// the machine has several kinds of GPU, and indices where a kind is not of one layout.
 pub fn export(label: &str, gpus: &[GpuState]) -> MigPartedConfig {
-    let mut kinds: Vec<(bool, BTreeMap<ProfileName, u64>, Vec<i64>)> = Vec::new();
+    let mut kinds: Vec<Kind> = Vec::new();
+    let mut by_filter: BTreeMap<String, BTreeSet<i64>> = BTreeMap::new();
     for state in gpus {
-        let (enabled, devices) = (state.mig_enabled(), devices(state));
+        let (mig_enabled, devices) = (state.mig_enabled(), devices(state));
         let index = i64::from(state.gpu.index.0);
-        match kinds
-            .iter_mut()
-            .find(|(known, known_devices, _)| (*known, &*known_devices) == (enabled, &devices))
-        {
-            Some((_, _, indices)) => indices.push(index),
-            None => kinds.push((enabled, devices, vec![index])),
+        let filter = format!("0x{:X}", state.gpu.pci_id.packed());
+        by_filter.entry(filter.clone()).or_default().insert(index);
+        match kinds.iter_mut().find(|kind| kind.mig_enabled == mig_enabled && kind.devices == devices) {
+            Some(kind) => {
+                kind.indices.insert(index);
+                kind.filters.insert(filter);
+            }
+            None => {
+                let (indices, filters) = ([index].into(), [filter].into());
+                kinds.push(Kind { mig_enabled, devices, indices, filters });
+            }
         }
     }
-    let one_kind = kinds.len() == 1;
-    let entries = kinds.into_iter().map(|(mig_enabled, devices, indices)| ConfigEntry {
-        filter: Vec::new(),
-        devices: if one_kind { Devices::All } else { Devices::Listed(indices) },
-        mig_enabled,
-        mig_devices: devices
-            .into_iter()
-            .map(|(name, count)| WantedProfile {
-                written: name.to_string(),
-                name,
-                count,
-                at: Default::default(),
-            })
-            .collect(),
-        at: Default::default(),
+    let unfiltered = by_filter.len() == 1 || kinds.len() == 1;
+    let entries = kinds.into_iter().map(|kind| {
+        let passing: BTreeSet<i64> =
+            kind.filters.iter().flat_map(|filter| by_filter[filter].clone()).collect();
+        ConfigEntry {
+            filter: if unfiltered { Vec::new() } else { kind.filters.into_iter().collect() },
+            devices: if passing == kind.indices {
+                Devices::All
+            } else {
+                Devices::Listed(kind.indices.into_iter().collect())
+            },
+            mig_enabled: kind.mig_enabled,
+            mig_devices: kind
+                .devices
+                .into_iter()
+                .map(|(name, count)| WantedProfile {
+                    written: name.to_string(),
+                    name,
+                    count,
+                    at: Default::default(),
+                })
+                .collect(),
+            at: Default::default(),
+        }
     });
     MigPartedConfig { configs: BTreeMap::from([(label.to_owned(), entries.collect())]) }
 }

@@ -36,7 +36,7 @@ gpus:
 - product: h200-141gb
   count: 8
   subsystem: '0x18BF10DE'
-  reserved-mib: 616
+  reserved-mib: 615
   numa-nodes: [0, 0, 0, 0, 1, 1, 1, 1]
   nvlink: switched",
     ),
@@ -50,8 +50,8 @@ gpus:
   numa-nodes: [0, 0, 0, 0, 1, 1, 1, 1]
   nvlink: switched",
     ),
-    // One pass-through GPU, as it reports itself.
-    ("h200", "name: h200\ngpus: [{product: h200-141gb, subsystem: '0x18BF10DE', reserved-mib: 616}]"),
+    // One pass-through GPU, as it reports itself (nvidia-smi rounds what the driver keeps up to 616 MiB).
+    ("h200", "name: h200\ngpus: [{product: h200-141gb, subsystem: '0x18BF10DE', reserved-mib: 615}]"),
     ("b200", "name: b200\ngpus: [{product: b200-180gb, subsystem: '0x199910DE'}]"),
     ("a30", "name: a30\ngpus: [{product: a30-24gb}]"),
     ("rtx-pro-6000", "name: rtx-pro-6000\ngpus: [{product: rtx-pro-6000-96gb}]"),
