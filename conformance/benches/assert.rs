@@ -70,6 +70,7 @@ impl Summary {
 }
 
 /// Wall time of a command, and the most memory it ever held, in KiB.
+#[allow(clippy::zombie_processes, reason = "wait4 is the wait")]
 fn measure(command: &mut Command) -> (Duration, u64) {
     let start = Instant::now();
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the command starts");

@@ -41,18 +41,13 @@ pub(crate) fn execute(
             to_reset.push(gpu.gpu);
         }
     }
-    match to_reset.first() {
-        None => {}
-        Some(gpu) if skip_reset => {
-            if !mode_only {
-                return Err(ChangeError::ResetForbidden(*gpu));
-            }
-        }
-        Some(_) => {
-            let step = Step::Reset(to_reset.clone());
-            progress.step(&step);
-            host.reset(&to_reset).map_err(failed(step))?;
-        }
+    if let (Some(gpu), true, false) = (to_reset.first(), skip_reset, mode_only) {
+        return Err(ChangeError::ResetForbidden(*gpu));
+    }
+    if !to_reset.is_empty() && !skip_reset {
+        let step = Step::Reset(to_reset.clone());
+        progress.step(&step);
+        host.reset(&to_reset).map_err(failed(step))?;
     }
     for gpu in &plan.gpus {
         if gpu.mode.is_none() {
