@@ -3,13 +3,13 @@
 
 use carve_formats::MigPartedConfig;
 use carve_formats::mig_parted::ConfigEntry;
-use carve_gpu_host::{GpuHost, Machine, ModeOutcome, SimulatedHost};
+use carve_gpu_host::{GpuHost, Machine, SimulatedHost};
 use carve_gpu_model::{Bytes, GpuIndex};
 use carve_mig_manager::{
     Applied, ApplyError, ApplyOptions, HookRunner, Layout, Silent, StateDir, apply, inventory,
 };
 
-pub const CONFIGS: &str = "
+pub(crate) const CONFIGS: &str = "
 version: v1
 mig-configs:
   disabled: [{devices: all, mig-enabled: false}]
@@ -32,21 +32,21 @@ mig-configs:
   explicit: [{devices: all, mig-enabled: true, mig-devices: {1c.1g.18gb: 7}}]
 ";
 
-pub fn entries(name: &str) -> Vec<ConfigEntry> {
+pub(crate) fn entries(name: &str) -> Vec<ConfigEntry> {
     let (config, _) =
         MigPartedConfig::parse(CONFIGS).into_result().unwrap_or_else(|found| panic!("{found:?}"));
     config.select(Some(name)).unwrap_or_else(|error| panic!("{error}")).1.to_vec()
 }
 
-pub fn host(machine: &str) -> SimulatedHost {
+pub(crate) fn host(machine: &str) -> SimulatedHost {
     SimulatedHost::new(Machine::named(machine).unwrap_or_else(|error| panic!("{error}")))
 }
 
-pub fn run(host: &mut dyn GpuHost, dir: &StateDir, config: &str) -> Result<Applied, ApplyError> {
+pub(crate) fn run(host: &mut dyn GpuHost, dir: &StateDir, config: &str) -> Result<Applied, ApplyError> {
     run_with(host, dir, config, ApplyOptions::default())
 }
 
-pub fn run_with(
+pub(crate) fn run_with(
     host: &mut dyn GpuHost,
     dir: &StateDir,
     config: &str,
@@ -55,29 +55,20 @@ pub fn run_with(
     apply(host, dir, (config, &entries(config)), options, &HookRunner::default(), &mut Silent)
 }
 
-pub fn layouts(host: &dyn GpuHost) -> Vec<Layout> {
+pub(crate) fn layouts(host: &dyn GpuHost) -> Vec<Layout> {
     inventory(host).unwrap().iter().map(Layout::of).collect()
 }
 
 /// A machine that already has a config.
-pub fn cut(machine: &str, dir: &StateDir, config: &str) -> SimulatedHost {
+pub(crate) fn cut(machine: &str, dir: &StateDir, config: &str) -> SimulatedHost {
     let mut host = host(machine);
     run(&mut host, dir, config).unwrap_or_else(|error| panic!("{error}"));
     host
 }
 
 /// Starts a process in the MIG device at a position of GPU 0.
-pub fn occupy(host: &mut SimulatedHost, device: usize, pid: u32) {
+pub(crate) fn occupy(host: &mut SimulatedHost, device: usize, pid: u32) {
     let device = host.mig_devices(GpuIndex(0)).unwrap()[device].clone();
     let at = Some((device.gpu_instance, device.compute_instance));
     host.start_process(GpuIndex(0), at, pid, Bytes(1 << 20), 10).unwrap();
-}
-
-/// MIG mode on, by hand.
-pub fn enable(host: &mut SimulatedHost) {
-    for gpu in host.gpus().unwrap() {
-        if host.set_mig_mode(gpu.index, true).unwrap() == ModeOutcome::NeedsReset {
-            host.reset(&[gpu.index]).unwrap();
-        }
-    }
 }
