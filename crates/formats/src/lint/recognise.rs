@@ -61,20 +61,29 @@ pub(super) fn recognise(node: &Node) -> Recognised {
         _ => return Recognised::Nothing,
     };
     let keys = keys(node);
+    let versioned = keys.iter().any(|key| key.eq_ignore_ascii_case("version"));
     if let Some((_, format)) = MARKS.iter().find(|(mark, _)| mapping.get(mark).is_some()) {
-        return Recognised::Format(*format);
+        // `resources` or `flags` among many other keys is somebody else's file.
+        let known = keys.iter().filter(|key| MARKS.iter().any(|(mark, _)| mark == *key)).count();
+        let foreign = *format == Format::DevicePluginConfig && !versioned && keys.len() > 2 * known;
+        return if foreign { Recognised::Nothing } else { Recognised::Format(*format) };
     }
     match keys.as_slice() {
         [] => return Recognised::Empty,
         [only] if only.eq_ignore_ascii_case("version") => return Recognised::VersionOnly,
         _ => {}
     }
-    let near = keys.iter().find_map(|key| {
+    // A slip of the pen is likely in a small file or one with a version, and a coincidence in any other.
+    let near = keys.iter().filter(|_| versioned || keys.len() <= 3).find_map(|key| {
         let name = nearest(key, MARKS.iter().map(|(mark, _)| *mark))?;
         MARKS.iter().find(|(mark, _)| *mark == name)
     });
     match near {
         Some((_, format)) => Recognised::Format(*format),
+        // With nothing but a version to go by: the device plugin takes such a file and ignores the rest of it.
+        None if matches!(mapping.get("version"), Some(Node { value: Value::String(text), .. }) if text == "v1") => {
+            Recognised::Format(Format::DevicePluginConfig)
+        }
         None => Recognised::Nothing,
     }
 }
