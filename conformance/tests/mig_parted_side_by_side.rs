@@ -181,6 +181,79 @@ fn changes_between_layouts_end_in_the_same_geometry() {
     }
 }
 
+/// One creation for each instance, where mig-parted tries orders on the hardware.
+#[test]
+fn each_instance_is_created_once() {
+    let Some(pair) = pair() else { return };
+    let devices = "1g.18gb: 1, 1g.35gb: 3, 1g.18gb+me: 1";
+    let config = format!(
+        "version: v1\nmig-configs: {{c: [{{devices: all, mig-enabled: true, mig-devices: {{{devices}}}}}]}}\n"
+    );
+    pair.cage.write(CONFIG, &config).unwrap();
+    let creations = || {
+        let trace = pair.cage.read("/tmp/trace").unwrap();
+        std::fs::remove_file(pair.cage.outside("/tmp/trace".as_ref())).unwrap();
+        trace.lines().filter(|line| line.starts_with("nvmlDeviceCreateGpuInstance")).count()
+    };
+    pair.switch_on("h200");
+    let file = pair.cage.outside(CONFIG.as_ref());
+    let trace = pair.cage.outside("/tmp/trace".as_ref());
+    let arguments = ["mig", "apply", "-f", file.to_str().unwrap(), "-c", "c"];
+    let ours = pair.carve.run_with(&pair.cage, &arguments, &[("CARVE_SIM_TRACE", trace.to_str().unwrap())]);
+    assert_eq!(ours.code(), Some(0), "{}", ours.stderr);
+    assert_eq!(creations(), 5);
+    pair.switch_on("h200");
+    let arguments = ["apply", "-f", CONFIG, "-c", "c"];
+    let theirs =
+        pair.cage.run_with(Program::MigParted, &arguments, &[("CARVE_SIM_TRACE", "/tmp/trace")]).unwrap();
+    assert_eq!(theirs.code(), Some(0), "{}", theirs.stderr);
+    println!("5 instances: carve creates 5 times, nvidia-mig-parted {} times", creations());
+}
+
+/// Random layouts on random products, legal or not: the same verdict, and the same geometry where it is yes.
+#[test]
+fn random_layouts_have_the_same_verdict() {
+    let Some(pair) = pair() else { return };
+    let products: Vec<&Product> =
+        CATALOGUE.iter().filter(|product| product.profile_table().is_some()).collect();
+    let mut seed = 20_261_115_u64;
+    let mut below = |most: usize| {
+        // A fixed generator, so that a failure can be repeated.
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % most
+    };
+    let (mut yes, mut no) = (0, 0);
+    for _ in 0..40 {
+        let product = products[below(products.len())];
+        let table = product.profile_table().unwrap();
+        let mut devices = std::collections::BTreeMap::new();
+        for _ in 0..=below(4) {
+            *devices.entry(table.profiles()[below(table.profiles().len())].name.to_string()).or_insert(0) +=
+                1;
+        }
+        let list: Vec<String> = devices.iter().map(|(name, count)| format!("{name}: {count}")).collect();
+        let case = format!("{}: {}", product.key, list.join(", "));
+        let entry = format!("{{devices: all, mig-enabled: true, mig-devices: {{{}}}}}", list.join(", "));
+        pair.cage.write(CONFIG, &format!("version: v1\nmig-configs: {{c: [{entry}]}}\n")).unwrap();
+        let machine = pair.switch_on(product.key);
+        let theirs = (pair.theirs("apply", "c"), look(&machine).exported);
+        let machine = pair.switch_on(product.key);
+        let fresh = look(&machine);
+        let (code, said) = pair.ours("apply", "c");
+        assert_eq!(code, theirs.0, "{case}: {said}");
+        if code == 0 {
+            yes += 1;
+            assert_eq!(look(&machine).exported, theirs.1, "{case}");
+            assert_eq!(pair.theirs("assert", "c"), 0, "{case}");
+        } else {
+            no += 1;
+            assert_eq!(look(&machine), fresh, "{case}: carve changed something");
+        }
+    }
+    println!("{yes} layouts applied by both, {no} refused by both");
+    assert!(yes > 5 && no > 5, "{yes} and {no}");
+}
+
 const DEFECTS: &str = "
 version: v1
 mig-configs:

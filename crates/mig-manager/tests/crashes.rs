@@ -114,6 +114,35 @@ fn failing_at_any_verb_the_old_layout_comes_back() {
 }
 
 #[test]
+fn a_failure_of_any_verb_at_any_call_ends_in_the_old_or_the_new_layout() {
+    let (_, old, new) = whole_way("h200-141gb:2", "balanced", "seven");
+    for (verb, name) in Verb::ALL {
+        for nth in 1..30 {
+            let (_folder, dir) = folder();
+            let reaction = FaultReaction::Fail(HostFailure::Timeout);
+            let plan = FaultPlan::new(vec![InjectedFault {
+                verb: Some(verb),
+                nth,
+                when: FaultWhen::Before,
+                reaction,
+            }]);
+            let mut host = FaultInjectingHost::new(cut("h200-141gb:2", &dir, "balanced"), plan, die);
+            let result = run(&mut host, &dir, "seven");
+            let after = layouts(host.inner());
+            match result {
+                Ok(_) => assert_eq!(after, new, "{name} {nth}"),
+                // Verification itself may fail: the change is undone, or, if that fails too, remembered.
+                Err(ApplyError::Stuck { .. }) => assert!(dir.has_journal(), "{name} {nth}"),
+                Err(_) => assert_eq!(after, old, "{name} {nth}"),
+            }
+            let mut host = host.into_inner();
+            run(&mut host, &dir, "seven").unwrap_or_else(|error| panic!("{name} {nth}: {error}"));
+            assert_eq!(layouts(&host), new, "{name} {nth}");
+        }
+    }
+}
+
+#[test]
 fn a_host_that_fails_for_good_keeps_the_journal_until_it_works_again() {
     let (_folder, dir) = folder();
     let (changes, old, new) = whole_way("h200", "balanced", "seven");
