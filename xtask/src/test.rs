@@ -1,6 +1,7 @@
 //! The README's test command: every check the project has, in order, with the time each took.
 
 use crate::run::{cargo, run};
+use crate::tidy::manifests;
 use crate::{fuzz, incumbents, tidy};
 use anyhow::{Context, Result};
 use std::path::PathBuf;
@@ -28,6 +29,12 @@ pub(crate) fn test() -> Result<()> {
     step("format", &mut || run(cargo().args(["fmt", "--all", "--check"])))?;
     step("lints", &mut || {
         run(cargo().args(["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))
+    })?;
+    // A manifest that only works because another crate switches a feature on is found here.
+    step("each crate alone", &mut || {
+        manifests()?
+            .iter()
+            .try_for_each(|manifest| run(cargo().args(["check", "--quiet", "--manifest-path"]).arg(manifest)))
     })?;
     step("incumbents", &mut || {
         programs = incumbents::for_tests()?;

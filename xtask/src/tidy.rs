@@ -5,7 +5,7 @@ use crate::run::read;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Crates that do no IO, and what they may depend on. A new name here is a decision, not a detail.
@@ -100,13 +100,18 @@ fn section<'a>(manifest: &'a str, header: &str) -> Vec<&'a str> {
         .collect()
 }
 
+/// The manifest of every crate.
+pub(crate) fn manifests() -> Result<Vec<PathBuf>> {
+    let crates = fs::read_dir(root().join("crates"))?.filter_map(|entry| Some(entry.ok()?.path()));
+    let others = ["bin/carve", "xtask", "conformance"].map(|folder| root().join(folder));
+    let mut manifests: Vec<PathBuf> = crates.chain(others).map(|folder| folder.join("Cargo.toml")).collect();
+    manifests.sort();
+    Ok(manifests)
+}
+
 /// Every crate takes its lints from the workspace.
 fn check_manifests(findings: &mut Vec<String>) -> Result<()> {
-    let mut folders: Vec<_> =
-        fs::read_dir(root().join("crates"))?.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    folders.extend(["bin/carve", "xtask", "conformance"].map(|folder| root().join(folder)));
-    for folder in folders {
-        let manifest = folder.join("Cargo.toml");
+    for manifest in manifests()? {
         let text = fs::read_to_string(&manifest).with_context(|| manifest.display().to_string())?;
         if !text.contains("[lints]\nworkspace = true") {
             findings.push(format!("{}: does not take its lints from the workspace", manifest.display()));

@@ -1,7 +1,7 @@
 //! `carve gpus`: what is here.
 
 use crate::args::{GpusArgs, Output};
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::machine::Chosen;
 use crate::print;
 use crate::table::Table;
@@ -77,7 +77,7 @@ struct DeviceView {
 pub(crate) fn gpus(chosen: &Chosen, args: &GpusArgs) -> Outcome {
     let host = chosen.host.as_ref();
     let read = || -> HostResult<(Driver, Vec<GpuState>)> { Ok((host.driver()?, inventory(host)?)) };
-    let (driver, states) = read().map_err(|error| Failure::of(&error))?;
+    let (driver, states) = read().map_err(|error| chosen.failure(&error))?;
     match args.output {
         Output::Table => print::out(&short(&states)),
         Output::Wide => print::out(&wide(&driver, host, &states)),

@@ -21,6 +21,17 @@ pub(crate) struct Chosen {
     pub(crate) simulated: Option<String>,
 }
 
+impl Chosen {
+    /// A failure with the message of an error, and what the machine has to add to it.
+    pub(crate) fn failure(&self, error: &dyn std::error::Error) -> Failure {
+        let mut failure = Failure::of(error);
+        if let Some(words) = self.host.last_words() {
+            failure.message.push_str(&format!("\n{words}"));
+        }
+        failure
+    }
+}
+
 /// Opens the machine that the arguments mean, and says on stderr if it is simulated.
 pub(crate) fn open(args: &MachineArgs) -> Result<Chosen, Failure> {
     match (&args.machine, &args.nvml) {

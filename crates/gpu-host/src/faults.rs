@@ -297,4 +297,8 @@ impl<H: GpuHost> GpuHost for FaultInjectingHost<H> {
     fn mig_devices(&self, gpu: GpuIndex) -> HostResult<Vec<MigDevice>> {
         self.ask(Verb::MigDevices, Some(gpu), |host| host.mig_devices(gpu))
     }
+
+    fn last_words(&self) -> Option<String> {
+        self.inner.last_words()
+    }
 }

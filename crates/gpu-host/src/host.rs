@@ -86,4 +86,9 @@ pub trait GpuHost {
 
     /// MIG devices of a GPU, in the driver's order.
     fn mig_devices(&self, gpu: GpuIndex) -> HostResult<Vec<MigDevice>>;
+
+    /// More about the last failure than its code says, if there is more: what another program printed, which file.
+    fn last_words(&self) -> Option<String> {
+        None
+    }
 }

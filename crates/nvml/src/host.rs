@@ -198,6 +198,10 @@ impl GpuHost for Nvml {
     fn mig_devices(&self, gpu: GpuIndex) -> HostResult<Vec<MigDevice>> {
         of(Verb::MigDevices, gpu, self.devices_of(gpu))
     }
+
+    fn last_words(&self) -> Option<String> {
+        self.reset_report().map(|report| report.trim().to_owned())
+    }
 }
 
 impl Drop for Nvml {

@@ -297,4 +297,8 @@ impl GpuHost for SharedMachine {
     fn mig_devices(&self, gpu: GpuIndex) -> HostResult<Vec<MigDevice>> {
         self.ask(Verb::MigDevices, gpu, |host| host.mig_devices(gpu))
     }
+
+    fn last_words(&self) -> Option<String> {
+        self.trouble.borrow().as_ref().map(ToString::to_string)
+    }
 }

@@ -7,10 +7,9 @@ use crate::args::{ApplyArgs, ConfigArgs, MachineArgs, RestoreArgs};
 use crate::failure::{Failure, Outcome};
 use crate::machine::{self, Chosen};
 use crate::{input, print};
-use carve_gpu_host::GpuHost;
 use carve_mig_manager::{
-    Applied, ApplyError, ApplyOptions, GpuState, HookRunner, Layout, Plan, PlanError, Recovered, inventory,
-    plan, plan_layouts, resolve,
+    Applied, ApplyError, ApplyOptions, HookRunner, Layout, Plan, PlanError, Recovered, inventory, plan,
+    plan_layouts, resolve,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -49,7 +48,7 @@ pub(crate) fn apply(machine: &MachineArgs, args: &ApplyArgs) -> Outcome {
         &mut line,
     );
     line.clear();
-    let applied = applied.map_err(|error| failed(&error))?;
+    let applied = applied.map_err(|error| failed(&chosen, &error))?;
     report(&chosen, &format!("config '{name}'"), &applied)
 }
 
@@ -73,8 +72,9 @@ pub(crate) fn restore(machine: &MachineArgs, args: &RestoreArgs) -> Outcome {
     let layouts = Layout::from_checkpoint(&text)
         .map_err(|error| Failure::new(format!("{} is not a checkpoint: {error}", input::shown(&file))))?;
     if args.dry_run {
-        let gpus = read(chosen.host.as_ref())?;
-        let plan = plan_layouts(&layouts, &gpus, args.mode_only).map_err(|errors| no_way(&errors))?;
+        let gpus = inventory(chosen.host.as_ref()).map_err(|error| chosen.failure(&error))?;
+        let plan =
+            plan_layouts(&layouts, &gpus, args.mode_only).map_err(|errors| no_way(&chosen, &errors))?;
         return print::out(&planned(&plan));
     }
     let mut line = ProgressLine::new(0);
@@ -88,7 +88,7 @@ pub(crate) fn restore(machine: &MachineArgs, args: &RestoreArgs) -> Outcome {
         &mut line,
     );
     line.clear();
-    let applied = applied.map_err(|error| failed(&error))?;
+    let applied = applied.map_err(|error| failed(&chosen, &error))?;
     report(&chosen, "the checkpoint", &applied)
 }
 
@@ -99,20 +99,16 @@ pub(crate) fn plan_only(machine: &MachineArgs, args: &ConfigArgs, mode_only: boo
     if chosen.state_dir.has_journal() {
         eprintln!("warning: an earlier run was interrupted; apply would finish or undo it first");
     }
-    let gpus = read(chosen.host.as_ref())?;
-    let target =
-        resolve(&name, &entries, &gpus).map_err(|refusals| failed(&ApplyError::Refused(refusals)))?;
-    let plan = plan(&target, &gpus, mode_only).map_err(|errors| no_way(&errors))?;
+    let gpus = inventory(chosen.host.as_ref()).map_err(|error| chosen.failure(&error))?;
+    let target = resolve(&name, &entries, &gpus)
+        .map_err(|refusals| failed(&chosen, &ApplyError::Refused(refusals)))?;
+    let plan = plan(&target, &gpus, mode_only).map_err(|errors| no_way(&chosen, &errors))?;
     print::out(&planned(&plan))
 }
 
 fn planned(plan: &Plan) -> String {
     let text = show::plan(plan);
     if plan.is_empty() { text } else { format!("{text}would change {}\n", Counts::of(plan)) }
-}
-
-fn read(host: &dyn GpuHost) -> Result<Vec<GpuState>, Failure> {
-    inventory(host).map_err(|error| Failure::of(&error))
 }
 
 fn report(chosen: &Chosen, what: &str, applied: &Applied) -> Outcome {
@@ -138,7 +134,7 @@ fn report(chosen: &Chosen, what: &str, applied: &Applied) -> Outcome {
     Ok(())
 }
 
-fn failed(error: &ApplyError) -> Failure {
+fn failed(chosen: &Chosen, error: &ApplyError) -> Failure {
     match error {
         ApplyError::Refused(_) | ApplyError::NoWay(_) => Failure::of(error)
             .hint("nothing was changed; 'carve mig profiles' lists what the GPUs can be cut into"),
@@ -148,12 +144,12 @@ fn failed(error: &ApplyError) -> Failure {
         | ApplyError::Hook(_)
         | ApplyError::RolledBack { .. }
         | ApplyError::Stuck { .. }
-        | ApplyError::Unrecoverable { .. } => Failure::of(error),
+        | ApplyError::Unrecoverable { .. } => chosen.failure(error),
     }
 }
 
-fn no_way(errors: &[PlanError]) -> Failure {
-    failed(&ApplyError::NoWay(errors.to_vec()))
+fn no_way(chosen: &Chosen, errors: &[PlanError]) -> Failure {
+    failed(chosen, &ApplyError::NoWay(errors.to_vec()))
 }
 
 fn hooks(

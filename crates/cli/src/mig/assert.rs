@@ -10,7 +10,7 @@ use carve_mig_manager::{ApplyError, GpuState, GpuTarget, export, inventory, reso
 pub(crate) fn assert(machine: &MachineArgs, args: &AssertArgs) -> Outcome {
     let (name, entries) = config::load(&args.config)?;
     let chosen = machine::open(machine)?;
-    let gpus = inventory(chosen.host.as_ref()).map_err(|error| Failure::of(&error))?;
+    let gpus = inventory(chosen.host.as_ref()).map_err(|error| chosen.failure(&error))?;
     let target =
         resolve(&name, &entries, &gpus).map_err(|refusals| Failure::of(&ApplyError::Refused(refusals)))?;
     if args.valid_config {

@@ -71,7 +71,7 @@ fn view(state: &GpuState) -> GpuProfiles {
 }
 
 fn read(chosen: &Chosen) -> Result<Vec<GpuState>, Failure> {
-    inventory(chosen.host.as_ref()).map_err(|error| Failure::of(&error))
+    inventory(chosen.host.as_ref()).map_err(|error| chosen.failure(&error))
 }
 
 /// A figure; `?` where nobody knows it, `~` before it where it is assumed.

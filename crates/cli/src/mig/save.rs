@@ -8,7 +8,7 @@ use carve_mig_manager::inventory;
 
 /// Prints the layout as a config file.
 pub(crate) fn export(chosen: &Chosen, args: &ExportArgs) -> Outcome {
-    let gpus = inventory(chosen.host.as_ref()).map_err(|error| Failure::of(&error))?;
+    let gpus = inventory(chosen.host.as_ref()).map_err(|error| chosen.failure(&error))?;
     if let Some(state) = gpus.iter().find(|state| state.trouble.is_some()) {
         let reason = state.trouble.as_ref().map_or(String::new(), |trouble| trouble.failure.to_string());
         return Err(Failure::new(format!("GPU {} does not answer ({reason})", state.gpu.index)));
@@ -22,7 +22,7 @@ pub(crate) fn export(chosen: &Chosen, args: &ExportArgs) -> Outcome {
 
 /// Writes the layout with its slots, so that `restore` brings it back exactly.
 pub(crate) fn checkpoint(chosen: &Chosen, args: &CheckpointArgs) -> Outcome {
-    let gpus = inventory(chosen.host.as_ref()).map_err(|error| Failure::of(&error))?;
+    let gpus = inventory(chosen.host.as_ref()).map_err(|error| chosen.failure(&error))?;
     let text = carve_mig_manager::checkpoint(&gpus).map_err(|error| Failure::of(&error))?;
     if args.checkpoint_file.as_os_str() == "-" {
         return print::out(&text);
