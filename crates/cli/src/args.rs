@@ -96,13 +96,23 @@ pub(crate) struct ConfigArgs {
     pub(crate) selected_config: Option<String>,
 }
 
+/// What to run around a change.
+#[derive(Debug, Args)]
+pub(crate) struct HookArgs {
+    /// Programs to run before and after (mig-parted's hooks format)
+    #[arg(short = 'k', long, env = "MIG_PARTED_HOOKS_FILE", value_name = "FILE")]
+    pub(crate) hooks_file: Option<PathBuf>,
+    /// Show what hooks print
+    #[arg(short = 'd', long, env = "MIG_PARTED_DEBUG")]
+    pub(crate) debug: bool,
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
-    /// Programs to run before and after (mig-parted's hooks format)
-    #[arg(short = 'k', long, env = "MIG_PARTED_HOOKS_FILE", value_name = "FILE")]
-    pub(crate) hooks_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) hooks: HookArgs,
     /// Leave a GPU whose new MIG mode needs a reset waiting for it
     #[arg(short = 's', long, env = "MIG_PARTED_SKIP_RESET")]
     pub(crate) skip_reset: bool,
@@ -112,9 +122,6 @@ pub(crate) struct ApplyArgs {
     /// Show the plan and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Show what hooks print
-    #[arg(short = 'd', long, env = "MIG_PARTED_DEBUG")]
-    pub(crate) debug: bool,
 }
 
 #[derive(Debug, Args)]
@@ -166,18 +173,14 @@ pub(crate) struct RestoreArgs {
     /// File to read; without one, the checkpoint taken before the last apply
     #[arg(short = 'f', long, env = "MIG_PARTED_CHECKPOINT_FILE", value_name = "FILE")]
     pub(crate) checkpoint_file: Option<PathBuf>,
-    /// Programs to run before and after (mig-parted's hooks format)
-    #[arg(short = 'k', long, env = "MIG_PARTED_HOOKS_FILE", value_name = "FILE")]
-    pub(crate) hooks_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) hooks: HookArgs,
     /// Change MIG modes only, no instances
     #[arg(short = 'm', long, env = "MIG_PARTED_MODE_CHANGE_ONLY")]
     pub(crate) mode_only: bool,
     /// Show the plan and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Show what hooks print
-    #[arg(short = 'd', long, env = "MIG_PARTED_DEBUG")]
-    pub(crate) debug: bool,
 }
 
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 use super::config;
 use super::progress::ProgressLine;
 use super::show::{self, Counts};
-use crate::args::{ApplyArgs, ConfigArgs, MachineArgs, RestoreArgs};
+use crate::args::{ApplyArgs, ConfigArgs, HookArgs, MachineArgs, RestoreArgs};
 use crate::failure::{Failure, Outcome};
 use crate::machine::{self, Chosen};
 use crate::{input, print};
@@ -12,7 +12,6 @@ use carve_mig_manager::{
     plan_layouts, resolve,
 };
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// Makes the GPUs what a config says.
 pub(crate) fn apply(machine: &MachineArgs, args: &ApplyArgs) -> Outcome {
@@ -23,14 +22,10 @@ pub(crate) fn apply(machine: &MachineArgs, args: &ApplyArgs) -> Outcome {
     let environment = hook_environment(&[
         ("MIG_PARTED_CONFIG_FILE", args.config.config_file.display().to_string()),
         ("MIG_PARTED_SELECTED_CONFIG", name.clone()),
-        (
-            "MIG_PARTED_HOOKS_FILE",
-            args.hooks_file.as_ref().map_or(String::new(), |file| file.display().to_string()),
-        ),
         ("MIG_PARTED_SKIP_RESET", args.skip_reset.to_string()),
         ("MIG_PARTED_MODE_CHANGE_ONLY", args.mode_only.to_string()),
     ]);
-    let hooks = hooks(args.hooks_file.as_deref(), environment, args.debug)?;
+    let hooks = hooks(&args.hooks, environment)?;
     let mut chosen = machine::open(machine)?;
     let options = ApplyOptions { mode_only: args.mode_only, skip_reset: args.skip_reset };
     // The plan is made again under the lock; this one is only counted, for the progress line.
@@ -59,13 +54,9 @@ pub(crate) fn restore(machine: &MachineArgs, args: &RestoreArgs) -> Outcome {
             "MIG_PARTED_CHECKPOINT_FILE",
             args.checkpoint_file.as_ref().map_or(String::new(), |file| file.display().to_string()),
         ),
-        (
-            "MIG_PARTED_HOOKS_FILE",
-            args.hooks_file.as_ref().map_or(String::new(), |file| file.display().to_string()),
-        ),
         ("MIG_PARTED_MODE_CHANGE_ONLY", args.mode_only.to_string()),
     ]);
-    let hooks = hooks(args.hooks_file.as_deref(), environment, args.debug)?;
+    let hooks = hooks(&args.hooks, environment)?;
     let mut chosen = machine::open(machine)?;
     let file = args.checkpoint_file.clone().unwrap_or_else(|| chosen.state_dir.last_checkpoint());
     let text = input::read(&file)?;
@@ -152,13 +143,12 @@ fn no_way(chosen: &Chosen, errors: &[PlanError]) -> Failure {
     failed(chosen, &ApplyError::NoWay(errors.to_vec()))
 }
 
-fn hooks(
-    file: Option<&Path>,
-    environment: BTreeMap<String, String>,
-    show_output: bool,
-) -> Result<HookRunner, Failure> {
-    let hooks = file.map(config::load_hooks).transpose()?.unwrap_or_default();
-    Ok(HookRunner::new(hooks, environment, show_output))
+fn hooks(args: &HookArgs, mut environment: BTreeMap<String, String>) -> Result<HookRunner, Failure> {
+    let file = args.hooks_file.as_ref();
+    let named = file.map_or(String::new(), |file| file.display().to_string());
+    environment.insert("MIG_PARTED_HOOKS_FILE".to_owned(), named);
+    let hooks = file.map(|file| config::load_hooks(file)).transpose()?.unwrap_or_default();
+    Ok(HookRunner::new(hooks, environment, args.debug))
 }
 
 /// What hooks written for mig-parted expect to be told.
