@@ -1,7 +1,8 @@
-//! The project's own tasks: `cargo xtask tidy | test | ci | incumbents | fuzz`.
+//! The project's own tasks: `cargo xtask tidy | test | ci | incumbents | lab | fuzz`.
 
 mod fuzz;
 mod incumbents;
+mod lab;
 mod run;
 mod test;
 mod tidy;
@@ -17,6 +18,7 @@ usage: cargo xtask TASK
   test         everything: tidy, format, lints, NVIDIA's programs, tests, fuzz targets (bounded)
   ci           the same with CI=true, where nothing may be skipped
   incumbents   build NVIDIA's programs, and the oracle made of their packages, into the cache
+  lab VERB     a real Kubernetes: up [--kubernetes 1.36], down, status, exec CMD…, kubeconfig, logs [COMPONENT]
   fuzz [RUNS]  run every fuzz target for a number of cases (50000 unless told)
 ";
 
@@ -37,6 +39,8 @@ fn task(arguments: Vec<String>) -> Result<()> {
         ["test"] => test::test(),
         ["ci"] => test::ci(),
         ["incumbents"] => incumbents::build().map(drop),
+        ["lab", ref words @ ..] => lab::lab(words),
+        ["lab-inside", folder] => carve_lab::inside(Path::new(folder)),
         ["fuzz"] => fuzz::fuzz(fuzz::RUNS),
         ["fuzz", runs] => fuzz::fuzz(runs.parse()?),
         _ => {

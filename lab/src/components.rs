@@ -1,0 +1,86 @@
+//! The command lines of everything that runs in the lab.
+
+use crate::lab::Node;
+use std::path::Path;
+
+/// A component: its name, which is also that of its log, and its command line.
+#[derive(Debug)]
+pub(crate) struct Component {
+    pub(crate) name: String,
+    pub(crate) program: String,
+    pub(crate) arguments: Vec<String>,
+}
+
+fn component(name: &str, program: &str, arguments: Vec<String>) -> Component {
+    Component { name: name.to_owned(), program: program.to_owned(), arguments }
+}
+
+pub(crate) fn etcd(folder: &Path) -> Component {
+    let arguments = vec![
+        format!("--data-dir={}", folder.join("etcd").display()),
+        "--listen-client-urls=http://127.0.0.1:2379".to_owned(),
+        "--advertise-client-urls=http://127.0.0.1:2379".to_owned(),
+        "--listen-peer-urls=http://127.0.0.1:2380".to_owned(),
+        // A lab that loses its power is thrown away.
+        "--unsafe-no-fsync".to_owned(),
+    ];
+    component("etcd", "etcd", arguments)
+}
+
+pub(crate) fn apiserver(folder: &Path, address: &str) -> Component {
+    let pki = folder.join("pki");
+    let pki = pki.display();
+    let arguments = vec![
+        "--etcd-servers=http://127.0.0.1:2379".to_owned(),
+        format!("--advertise-address={address}"),
+        "--secure-port=443".to_owned(),
+        format!("--cert-dir={pki}"),
+        format!("--token-auth-file={pki}/tokens.csv"),
+        "--authorization-mode=Node,RBAC".to_owned(),
+        format!("--service-account-key-file={pki}/service-account.pub"),
+        format!("--service-account-signing-key-file={pki}/service-account.key"),
+        "--service-account-issuer=https://kubernetes.default.svc".to_owned(),
+        "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
+        "--allow-privileged=true".to_owned(),
+        "--enable-admission-plugins=NodeRestriction".to_owned(),
+        "--kubelet-preferred-address-types=InternalIP".to_owned(),
+    ];
+    component("kube-apiserver", "kube-apiserver", arguments)
+}
+
+pub(crate) fn controller_manager(folder: &Path) -> Component {
+    let home = folder.display();
+    let arguments = vec![
+        format!("--kubeconfig={home}/controller-manager.kubeconfig"),
+        format!("--service-account-private-key-file={home}/pki/service-account.key"),
+        // Without credentials of their own the controllers may not take the not-ready taint away.
+        "--use-service-account-credentials=true".to_owned(),
+        format!("--root-ca-file={home}/pki/apiserver.crt"),
+        "--leader-elect=false".to_owned(),
+    ];
+    component("kube-controller-manager", "kube-controller-manager", arguments)
+}
+
+pub(crate) fn scheduler(folder: &Path) -> Component {
+    let kubeconfig = format!("--kubeconfig={}/scheduler.kubeconfig", folder.display());
+    component("kube-scheduler", "kube-scheduler", vec![kubeconfig, "--leader-elect=false".to_owned()])
+}
+
+pub(crate) fn containerd(folder: &Path, node: &Node) -> Component {
+    let config = node.folder(folder).join("containerd.toml");
+    component(
+        &format!("containerd-{}", node.name),
+        "containerd",
+        vec![format!("--config={}", config.display())],
+    )
+}
+
+pub(crate) fn kubelet(folder: &Path, node: &Node) -> Component {
+    let arguments = vec![
+        format!("--config={}", node.folder(folder).join("kubelet.yaml").display()),
+        format!("--kubeconfig={}/{}.kubeconfig", folder.display(), node.name),
+        format!("--hostname-override={}", node.name),
+        format!("--node-ip={}", node.address),
+    ];
+    component(&format!("kubelet-{}", node.name), "kubelet", arguments)
+}

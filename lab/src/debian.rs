@@ -1,0 +1,118 @@
+//! Debian packages, fetched with the machine's own apt and unpacked into the cache; nothing is installed.
+
+use crate::places::Places;
+use crate::programs::run;
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A package and the suite it is taken from.
+///
+/// containerd and etcd come from trixie: bookworm's containerd has no CDI and its etcd is too old for this Kubernetes.
+/// runc and the CNI plugins come from bookworm, because trixie's runc needs a newer C library.
+const PACKAGES: &[(&str, &str)] = &[
+    ("trixie", "containerd"),
+    ("trixie", "etcd-server"),
+    ("bookworm", "runc"),
+    ("bookworm", "containernetworking-plugins"),
+];
+
+/// Changes when the list above does, so that an old cache is not taken for a new one.
+const EDITION: &str = "1";
+
+/// The `usr` folder with the unpacked packages, fetched if it is not there.
+pub(crate) fn unpacked(places: &Places) -> Result<PathBuf> {
+    let folder = places.cache().join(format!("debian-{EDITION}"));
+    let stamp = folder.join("complete");
+    if stamp.exists() {
+        return Ok(folder.join("usr"));
+    }
+    eprintln!("fetching containerd, runc, etcd and the CNI plugins from Debian");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    for (suite, package) in PACKAGES {
+        let archive = download(places, suite, package)?;
+        run(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(&folder))?;
+    }
+    fs::write(stamp, "")?;
+    Ok(folder.join("usr"))
+}
+
+/// Fetches one package of a suite with an apt that keeps its lists and its sources to itself.
+fn download(places: &Places, suite: &str, package: &str) -> Result<PathBuf> {
+    let home = places.cache().join("apt").join(suite);
+    for folder in ["lists/partial", "cache/archives/partial", "packages"] {
+        fs::create_dir_all(home.join(folder))?;
+    }
+    let sources = home.join("sources.list");
+    if !sources.exists() {
+        let line = format!("deb [signed-by={KEYRING}] {} {suite} main\n", mirror()?);
+        fs::write(&sources, line)?;
+        run(apt(&home).arg("update")).with_context(|| format!("is Debian's {suite} reachable?"))?;
+    }
+    let packages = home.join("packages");
+    run(apt(&home).args(["download", package]).current_dir(&packages))?;
+    let prefix = format!("{package}_");
+    let found = fs::read_dir(&packages)?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix)));
+    found.with_context(|| format!("apt downloaded no {package}"))
+}
+
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+
+fn apt(home: &Path) -> Command {
+    let mut command = Command::new("apt-get");
+    let option = |name: &str, path: &Path| format!("{name}={}", path.display());
+    command
+        .args(["-q", "-o", &option("Dir::Etc::SourceList", &home.join("sources.list"))])
+        .args(["-o", "Dir::Etc::SourceParts=/dev/null"])
+        .args(["-o", &option("Dir::State::Lists", &home.join("lists"))])
+        .args(["-o", &option("Dir::Cache", &home.join("cache"))])
+        .args(["-o", "APT::Sandbox::User=root"]);
+    command
+}
+
+/// The mirror this machine already uses for Debian itself.
+fn mirror() -> Result<String> {
+    let mut files = vec![PathBuf::from("/etc/apt/sources.list")];
+    if let Ok(folder) = fs::read_dir("/etc/apt/sources.list.d") {
+        files.extend(folder.filter_map(|entry| Some(entry.ok()?.path())));
+    }
+    files.sort();
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap_or_default();
+        if let Some(mirror) = mirror_in(&text) {
+            return Ok(mirror);
+        }
+    }
+    bail!("no Debian mirror in /etc/apt; the lab takes containerd, runc, etcd and CNI from Debian's packages")
+}
+
+/// The first address of a Debian archive (not its security part) in a sources file of either format.
+fn mirror_in(text: &str) -> Option<String> {
+    let words = text.lines().filter(|line| !line.trim_start().starts_with('#')).filter_map(|line| {
+        let line = line.trim();
+        let rest = line.strip_prefix("URIs:").or_else(|| line.strip_prefix("deb "))?;
+        rest.split_whitespace().find(|word| word.contains("://"))
+    });
+    let archive = |word: &&str| word.trim_end_matches('/').ends_with("/debian");
+    words.into_iter().find(archive).map(|word| word.trim_end_matches('/').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mirror_in;
+
+    #[test]
+    fn the_mirror_is_found_in_both_formats() {
+        let old = "# deb http://no.example/debian x\ndeb [arch=amd64] http://mirror.example/debian/ bookworm main\n";
+        assert_eq!(mirror_in(old).as_deref(), Some("http://mirror.example/debian"));
+        let new = "Types: deb\nURIs: http://mirror.example/debian-security\n\nTypes: deb\nURIs: http://mirror.example/debian\n";
+        assert_eq!(mirror_in(new).as_deref(), Some("http://mirror.example/debian"));
+        assert_eq!(mirror_in("deb https://elsewhere.example/apt stable main"), None);
+    }
+}

@@ -1,0 +1,271 @@
+//! Up, down, and everything one asks of a lab from outside.
+
+use crate::places::Places;
+use crate::programs::run;
+use crate::release::Release;
+use crate::{config, debian, footprint, image, kubernetes, pki};
+use anyhow::{Context, Result, bail};
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// One node: a kubelet with a containerd.
+#[derive(Debug, Clone)]
+pub(crate) struct Node {
+    pub(crate) name: String,
+    pub(crate) address: String,
+    /// Addresses of its pods.
+    pub(crate) pods: String,
+    pub(crate) cgroup: String,
+}
+
+impl Node {
+    /// The first node, which shares its namespaces with the control plane.
+    pub(crate) fn first() -> Self {
+        Node {
+            name: "node0".to_owned(),
+            address: "10.250.0.1".to_owned(),
+            pods: "10.244.0.0/24".to_owned(),
+            cgroup: "carve-lab-node0".to_owned(),
+        }
+    }
+
+    /// Where its files are.
+    pub(crate) fn folder(&self, lab: &Path) -> PathBuf {
+        lab.join(&self.name)
+    }
+}
+
+/// How a lab is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Status {
+    /// Not running.
+    Down,
+    /// Starting, or broken while starting.
+    Starting,
+    /// The node is ready; the text says how long that took.
+    Ready(String),
+}
+
+/// A lab, running or not.
+#[derive(Debug, Clone)]
+pub struct Lab {
+    places: Places,
+}
+
+/// How long a warm start may take before it counts as failed.
+const START: Duration = Duration::from_secs(120);
+
+impl Lab {
+    /// The lab in these places.
+    pub fn new(places: Places) -> Self {
+        Lab { places }
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.places.run()
+    }
+
+    /// Builds and fetches what is missing, so that the next `up` is a warm one.
+    pub fn prepare(&self, release: Release) -> Result<()> {
+        fs::create_dir_all(self.places.cache())?;
+        kubernetes::built(&self.places, release)?;
+        debian::unpacked(&self.places)?;
+        image::pause(&go_module(), self.places.cache())?;
+        Ok(())
+    }
+
+    /// Starts a lab and waits until its node is ready. `images` are tar files to import.
+    pub fn up(&self, release: Release, images: &[PathBuf]) -> Result<String> {
+        if !rustix::process::geteuid().is_root() {
+            bail!("the lab needs root: it makes namespaces, mounts and cgroups");
+        }
+        if self.status() != Status::Down {
+            bail!("a lab is already there; 'cargo xtask lab down' ends it");
+        }
+        self.prepare(release)?;
+        let folder = self.folder();
+        if folder.exists() {
+            fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        }
+        fs::create_dir_all(folder.join("log"))?;
+        fs::create_dir_all(folder.join("images"))?;
+        let node = Node::first();
+        let debian = debian::unpacked(&self.places)?;
+        pki::write(&folder, std::slice::from_ref(&node.name))?;
+        config::write(&folder, &node, &debian)?;
+        let pause = image::pause(&go_module(), self.places.cache())?;
+        for (number, tar) in std::iter::once(&pause).chain(images).enumerate() {
+            fs::copy(tar, folder.join(format!("images/{number}.tar")))
+                .with_context(|| tar.display().to_string())?;
+        }
+        let programs = kubernetes::built(&self.places, release)?;
+        let path = format!(
+            "{}:{usr}/bin:{usr}/sbin:{}",
+            programs.display(),
+            std::env::var("PATH").unwrap_or_default(),
+            usr = debian.display()
+        );
+        fs::write(folder.join("path"), &path)?;
+        footprint::save(&folder)?;
+        footprint::make_cgroup(&node.cgroup)?;
+        let log = File::create(folder.join("log/init.log"))?;
+        let child = Command::new("unshare")
+            .args([
+                "--mount",
+                "--net",
+                "--pid",
+                "--fork",
+                "--kill-child",
+                "--mount-proc",
+                "--propagation",
+                "private",
+            ])
+            .arg(std::env::current_exe()?)
+            .arg("lab-inside")
+            .arg(&folder)
+            .env("PATH", &path)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            // Ctrl-C ends who waits for the lab, not the lab.
+            .process_group(0)
+            .spawn()
+            .context("can not start unshare (of util-linux)")?;
+        fs::write(folder.join("pid"), child.id().to_string())?;
+        let give_up = Instant::now() + START;
+        loop {
+            match self.status() {
+                Status::Ready(text) => return Ok(text),
+                Status::Down => bail!("the lab ended while starting\n{}", self.last_lines()),
+                Status::Starting if Instant::now() > give_up => {
+                    let lines = self.last_lines();
+                    self.down()?;
+                    bail!("the lab was not ready after {} s\n{lines}", START.as_secs());
+                }
+                Status::Starting => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+
+    /// Ends the lab and puts back what it changed. A lab that is down stays down.
+    pub fn down(&self) -> Result<()> {
+        let folder = self.folder();
+        if let Some(pid) = self.outer() {
+            // The first process inside takes everything in its pid namespace with it; the outer one then ends.
+            if let Some(inner) = self.init() {
+                let _ = run(Command::new("kill").args(["-9", &inner.to_string()]));
+            }
+            let give_up = Instant::now() + Duration::from_secs(10);
+            while alive(pid) {
+                if Instant::now() > give_up {
+                    bail!("process {pid} of the lab does not end");
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        footprint::restore(&folder)?;
+        if !footprint::remove_cgroup(&Node::first().cgroup) {
+            bail!("the cgroup {} can not be removed; something still runs in it", Node::first().cgroup);
+        }
+        if folder.exists() {
+            fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        }
+        Ok(())
+    }
+
+    /// How the lab is.
+    pub fn status(&self) -> Status {
+        match self.outer() {
+            None => Status::Down,
+            Some(_) => match fs::read_to_string(self.folder().join("ready")) {
+                Ok(text) => Status::Ready(text.trim().to_owned()),
+                Err(_) => Status::Starting,
+            },
+        }
+    }
+
+    /// The process that holds the namespaces, seen from outside.
+    fn outer(&self) -> Option<u32> {
+        let pid: u32 = fs::read_to_string(self.folder().join("pid")).ok()?.trim().parse().ok()?;
+        let command = fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
+        (command.contains("lab-inside") && alive(pid)).then_some(pid)
+    }
+
+    /// The first process inside, seen from outside.
+    pub fn init(&self) -> Option<u32> {
+        let outer = self.outer()?;
+        let processes = fs::read_dir("/proc").ok()?;
+        let mut numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+        numbers.find(|pid| parent(*pid) == Some(outer))
+    }
+
+    /// The kubeconfig of the administrator; its server can be reached inside the lab only.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.folder().join("admin.kubeconfig")
+    }
+
+    /// A command that runs inside the lab, with kubectl and its settings at hand.
+    pub fn command(&self, words: &[String]) -> Result<Command> {
+        let init = self.init().context("no lab is running; 'cargo xtask lab up' starts one")?;
+        let path = fs::read_to_string(self.folder().join("path"))?;
+        let mut command = Command::new("nsenter");
+        command
+            .args(["--target", &init.to_string(), "--mount", "--net", "--pid", "--"])
+            .arg("env")
+            .arg(format!("PATH={path}"))
+            .arg(format!("KUBECONFIG={}", self.kubeconfig().display()))
+            .args(words);
+        Ok(command)
+    }
+
+    /// Logs of a component, or the names of all.
+    pub fn log(&self, component: &str) -> Result<String> {
+        let path = self.folder().join(format!("log/{component}.log"));
+        fs::read_to_string(&path)
+            .with_context(|| format!("{}; known: {}", path.display(), self.logs().join(", ")))
+    }
+
+    /// Names of the components that have a log.
+    pub fn logs(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.folder().join("log")).into_iter().flatten();
+        let mut names: Vec<String> = entries
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_suffix(".log").map(str::to_owned))
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// The last lines of every log, for a failure.
+    pub fn last_lines(&self) -> String {
+        let mut text = String::new();
+        for name in self.logs() {
+            let log = self.log(&name).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            text.push_str(&format!("── {name}\n"));
+            for line in &lines[lines.len().saturating_sub(5)..] {
+                text.push_str(&format!("   {line}\n"));
+            }
+        }
+        text
+    }
+}
+
+/// The Go sources of the lab.
+fn go_module() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("kubernetes")
+}
+
+/// Whether a process is there and not just waiting to be buried.
+fn alive(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next().map(str::to_owned));
+    state.is_some_and(|state| state != "Z" && state != "X")
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
+}

@@ -1,0 +1,28 @@
+//! A real Kubernetes for the tests: etcd, the four components, kubelet, containerd and CNI, in namespaces of its own.
+//!
+//! ```text
+//!  build ──▶ cache (outside the repository, keyed by versions)
+//!  up    ──▶ one process in new mount, network and pid namespaces starts everything and is its init
+//!  down  ──▶ that process is killed; the kernel takes everything else with it; sysctls and cgroups are put back
+//! ```
+//! Nothing is installed over the system: Kubernetes is built from its Go module, the rest comes from Debian packages
+//! that are unpacked into the cache.
+
+mod components;
+mod config;
+mod debian;
+mod footprint;
+mod image;
+mod inside;
+mod kubernetes;
+mod lab;
+mod pki;
+mod places;
+mod programs;
+mod release;
+
+pub use image::{Image, ImageFile};
+pub use inside::inside;
+pub use lab::{Lab, Status};
+pub use places::Places;
+pub use release::Release;

@@ -1,0 +1,84 @@
+//! Who is who in the lab: tokens, the key that signs service accounts, and a kubeconfig for each.
+
+use anyhow::Result;
+use rcgen::{KeyPair, PublicKeyData};
+use std::fs;
+use std::path::Path;
+
+/// User, token, group of everybody who talks to the API server.
+const PEOPLE: &[(&str, &str, &str)] = &[
+    ("admin", "admin", "system:masters"),
+    ("controller-manager", "system:kube-controller-manager", ""),
+    ("scheduler", "system:kube-scheduler", ""),
+];
+
+/// Where the API server listens, inside the lab: the service address itself, so that nothing has to route it.
+pub(crate) const SERVER: &str = "https://10.96.0.1:443";
+
+/// Writes tokens, keys and kubeconfigs of a lab with these nodes into its folder.
+pub(crate) fn write(folder: &Path, nodes: &[String]) -> Result<()> {
+    let pki = folder.join("pki");
+    fs::create_dir_all(&pki)?;
+    let key = KeyPair::generate()?;
+    fs::write(pki.join("service-account.key"), key.serialize_pem())?;
+    fs::write(pki.join("service-account.pub"), public_pem(&key))?;
+    let mut tokens = String::new();
+    for (name, user, group) in PEOPLE {
+        tokens.push_str(&format!("{name}-token,{user},{name},{group}\n"));
+        fs::write(folder.join(format!("{name}.kubeconfig")), kubeconfig(folder, &format!("{name}-token")))?;
+    }
+    for node in nodes {
+        tokens.push_str(&format!("{node}-token,system:node:{node},{node},system:nodes\n"));
+        fs::write(folder.join(format!("{node}.kubeconfig")), kubeconfig(folder, &format!("{node}-token")))?;
+    }
+    fs::write(pki.join("tokens.csv"), tokens)?;
+    Ok(())
+}
+
+fn public_pem(key: &KeyPair) -> String {
+    let encoded = base64(&key.subject_public_key_info());
+    let lines: Vec<String> =
+        encoded.as_bytes().chunks(64).map(|chunk| String::from_utf8_lossy(chunk).into_owned()).collect();
+    format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", lines.join("\n"))
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let group =
+            chunk.iter().fold(0u32, |group, byte| group << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for place in 0..4 {
+            let sextet = (group >> (18 - 6 * place)) & 63;
+            text.push(if place <= chunk.len() { LETTERS[sextet as usize] as char } else { '=' });
+        }
+    }
+    text
+}
+
+/// The API server's certificate signs itself and is its own authority.
+fn kubeconfig(folder: &Path, token: &str) -> String {
+    let authority = folder.join("pki/apiserver.crt");
+    format!(
+        "apiVersion: v1
+kind: Config
+current-context: lab
+contexts: [{{name: lab, context: {{cluster: lab, user: lab}}}}]
+users: [{{name: lab, user: {{token: {token}}}}}]
+clusters: [{{name: lab, cluster: {{server: \"{SERVER}\", certificate-authority: {}}}}}]
+",
+        authority.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::base64;
+
+    #[test]
+    fn base64_pads_as_it_should() {
+        assert_eq!(base64(b"foobar"), "Zm9vYmFy");
+        assert_eq!(base64(b"foob"), "Zm9vYg==");
+        assert_eq!(base64(b"fooba"), "Zm9vYmE=");
+    }
+}
