@@ -33,6 +33,8 @@ pub(crate) fn apiserver(folder: &Path, address: &str) -> Component {
     let arguments = vec![
         "--etcd-servers=http://127.0.0.1:2379".to_owned(),
         format!("--advertise-address={address}"),
+        // Its own service address and no other: the port of every other one belongs to a Service.
+        "--bind-address=10.96.0.1".to_owned(),
         "--secure-port=443".to_owned(),
         format!("--cert-dir={pki}"),
         format!("--token-auth-file={pki}/tokens.csv"),
@@ -57,13 +59,17 @@ pub(crate) fn controller_manager(folder: &Path) -> Component {
         "--use-service-account-credentials=true".to_owned(),
         format!("--root-ca-file={home}/pki/apiserver.crt"),
         "--leader-elect=false".to_owned(),
+        // The usual 20 requests a second would be most of the time of a test with hundreds of pods.
+        "--kube-api-qps=300".to_owned(),
+        "--kube-api-burst=600".to_owned(),
     ];
     component("kube-controller-manager", "kube-controller-manager", arguments)
 }
 
 pub(crate) fn scheduler(folder: &Path) -> Component {
     let kubeconfig = format!("--kubeconfig={}/scheduler.kubeconfig", folder.display());
-    component("kube-scheduler", "kube-scheduler", vec![kubeconfig, "--leader-elect=false".to_owned()])
+    let fast = ["--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000"].map(str::to_owned);
+    component("kube-scheduler", "kube-scheduler", [vec![kubeconfig], fast.to_vec()].concat())
 }
 
 pub(crate) fn containerd(folder: &Path, node: &Node) -> Component {
@@ -83,4 +89,24 @@ pub(crate) fn kubelet(folder: &Path, node: &Node) -> Component {
         format!("--node-ip={}", node.address),
     ];
     component(&format!("kubelet-{}", node.name), "kubelet", arguments)
+}
+
+/// Our own router of Services, which is this very program under another name.
+pub(crate) fn services(folder: &Path, program: &Path) -> Component {
+    let arguments = vec!["lab-services".to_owned(), folder.display().to_string()];
+    component("services", &program.display().to_string(), arguments)
+}
+
+/// One more node, in namespaces of its own.
+pub(crate) fn node(folder: &Path, program: &Path, number: usize) -> Component {
+    let (program, folder) = (program.display().to_string(), folder.display().to_string());
+    let words =
+        ["--mount", "--net", "--propagation", "private", &program, "lab-node", &folder, &number.to_string()];
+    component(&format!("node{number}"), "unshare", words.map(str::to_owned).to_vec())
+}
+
+/// Nodes without kubelets.
+pub(crate) fn fleet(folder: &Path, program: &Path, nodes: &str) -> Component {
+    let words = ["lab-fleet", &folder.display().to_string(), nodes].map(str::to_owned);
+    component("fleet", &program.display().to_string(), words.to_vec())
 }

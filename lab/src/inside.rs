@@ -14,25 +14,15 @@ use std::time::{Duration, Instant};
 /// Runs the lab; does not return while it lives.
 pub fn inside(folder: &Path) -> Result<()> {
     let start = Instant::now();
-    let node = Node::first();
+    let nodes = Node::all(folder);
+    let node = Node::numbered(0);
     make_place(folder, &node)?;
     let mut running = Running { folder: folder.to_owned(), processes: BTreeMap::new() };
     running.start(components::etcd(folder))?;
     running.start(components::containerd(folder, &node))?;
     running.start(components::apiserver(folder, &node.address))?;
-    let socket = node.folder(folder).join("containerd.sock");
-    let ctr = || {
-        let mut command = Command::new("ctr");
-        command.arg("--address").arg(&socket);
-        command
-    };
-    running.until("containerd answers", || run(ctr().arg("version")).is_ok())?;
-    let mut images: Vec<PathBuf> =
-        fs::read_dir(folder.join("images"))?.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    images.sort();
-    for tar in images {
-        run(ctr().args(["--namespace", "k8s.io", "images", "import"]).arg(tar))?;
-    }
+    running.until("containerd answers", || containerd_answers(folder, &node))?;
+    import_images(folder, &node)?;
     let kubectl = |words: &[&str]| {
         let mut command = Command::new("kubectl");
         command.arg(format!("--kubeconfig={}/admin.kubeconfig", folder.display())).args(words);
@@ -45,25 +35,109 @@ pub fn inside(folder: &Path) -> Result<()> {
     running.start(components::controller_manager(folder))?;
     running.start(components::scheduler(folder))?;
     running.start(components::kubelet(folder, &node))?;
+    let program = std::env::current_exe()?;
+    running.start(components::services(folder, &program))?;
+    for (number, other) in nodes.iter().enumerate().skip(1) {
+        let pid = running.start(components::node(folder, &program, number))?;
+        running
+            .until("the namespaces of a node are there", || other.folder(folder).join("waiting").exists())?;
+        connect(other, number, pid)?;
+        fs::write(other.folder(folder).join("connected"), "")?;
+    }
     let question = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}{.spec.taints}";
-    running.until("the node is ready", || {
-        kubectl(&["get", "node", &node.name, "-o", question]).is_ok_and(|answer| answer == "True")
-    })?;
+    for node in &nodes {
+        running.until("every node is ready", || {
+            kubectl(&["get", "node", &node.name, "-o", question]).is_ok_and(|answer| answer == "True")
+        })?;
+    }
     let ready = format!(
-        "API server ready after {:.1} s, node ready after {:.1} s",
+        "API server ready after {:.1} s, {} ready after {:.1} s",
         served.as_secs_f64(),
+        if nodes.len() == 1 { "node".to_owned() } else { format!("{} nodes", nodes.len()) },
         start.elapsed().as_secs_f64()
     );
     fs::write(folder.join("ready"), ready)?;
+    loop {
+        running.look_after()?;
+        let asked = folder.join("start-fleet");
+        if let Ok(number) = fs::read_to_string(&asked) {
+            running.start(components::fleet(folder, &program, number.trim()))?;
+            fs::remove_file(asked)?;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Runs one more node, in mount and network namespaces of its own; does not return while it lives.
+pub fn inside_node(folder: &Path, number: usize) -> Result<()> {
+    let node = Node::numbered(number);
+    let home = node.folder(folder);
+    fs::write(home.join("waiting"), "")?;
+    while !home.join("connected").exists() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    mount(&["--make-rshared", "/"])?;
+    mount(&["-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run"])?;
+    mount(&["--bind", &home.join("kubelet").display().to_string(), "/var/lib/kubelet"])?;
+    mount(&["--make-rshared", "/var/lib/kubelet"])?;
+    ip(&["link", "set", "lo", "up"])?;
+    ip(&["link", "set", "eth0", "up"])?;
+    ip(&["addr", "add", &format!("{}/32", node.address), "dev", "eth0"])?;
+    ip(&["route", "add", &format!("{}/32", Node::numbered(0).address), "dev", "eth0"])?;
+    ip(&["route", "add", "default", "via", &Node::numbered(0).address, "dev", "eth0"])?;
+    fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
+    let mut running = Running { folder: folder.to_owned(), processes: BTreeMap::new() };
+    running.start(components::containerd(folder, &node))?;
+    running.until("containerd answers", || containerd_answers(folder, &node))?;
+    import_images(folder, &node)?;
+    running.start(components::kubelet(folder, &node))?;
     loop {
         running.look_after()?;
         std::thread::sleep(Duration::from_millis(100));
     }
 }
 
+fn ctr(folder: &Path, node: &Node) -> Command {
+    let mut command = Command::new("ctr");
+    command.arg("--address").arg(node.folder(folder).join("containerd.sock"));
+    command
+}
+
+fn containerd_answers(folder: &Path, node: &Node) -> bool {
+    run(ctr(folder, node).arg("version")).is_ok()
+}
+
+fn import_images(folder: &Path, node: &Node) -> Result<()> {
+    let mut images: Vec<PathBuf> =
+        fs::read_dir(folder.join("images"))?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    images.sort();
+    for tar in images {
+        run(ctr(folder, node).args(["--namespace", "k8s.io", "images", "import"]).arg(tar))?;
+    }
+    Ok(())
+}
+
+fn mount(words: &[&str]) -> Result<()> {
+    run(Command::new("mount").args(words)).map(drop)
+}
+
+fn ip(words: &[&str]) -> Result<()> {
+    run(Command::new("ip").args(words)).map(drop).context("ip is part of iproute2")
+}
+
+/// A cable between the first node and another, and the way to that one's pods.
+fn connect(node: &Node, number: usize, pid: i32) -> Result<()> {
+    let cable = format!("lab{number}");
+    ip(&["link", "add", &cable, "type", "veth", "peer", "name", "eth0", "netns", &pid.to_string()])?;
+    ip(&["link", "set", &cable, "up"])?;
+    ip(&["route", "add", &format!("{}/32", node.address), "dev", &cable])?;
+    ip(&["route", "add", &node.pods, "via", &node.address, "dev", &cable, "onlink"])?;
+    fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
+    Ok(())
+}
+
 /// Mounts and addresses that exist only in here.
 fn make_place(folder: &Path, node: &Node) -> Result<()> {
-    let mount = |words: &[&str]| run(Command::new("mount").args(words)).map(drop);
     let shown = |path: &Path| path.display().to_string();
     mount(&["--make-rshared", "/"])?;
     mount(&["-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run"])?;
@@ -76,13 +150,11 @@ fn make_place(folder: &Path, node: &Node) -> Result<()> {
     fs::create_dir_all("/var/lib/kubelet")?;
     mount(&["--bind", &shown(&node.folder(folder).join("kubelet")), "/var/lib/kubelet"])?;
     mount(&["--make-rshared", "/var/lib/kubelet"])?;
-    let ip = |words: &[&str]| run(Command::new("ip").args(words)).map(drop).context("ip is part of iproute2");
     ip(&["link", "set", "lo", "up"])?;
     // kubelet wants an address that is not a loopback one; the API server sits on its service address.
     ip(&["addr", "add", &format!("{}/32", node.address), "dev", "lo"])?;
     ip(&["addr", "add", "10.96.0.1/32", "dev", "lo"])?;
-    ip(&["route", "add", "default", "via", &node.address, "dev", "lo"])?;
-    Ok(())
+    ip(&["route", "add", "default", "via", &node.address, "dev", "lo"])
 }
 
 /// Everything that was started, by process id.
@@ -92,7 +164,7 @@ struct Running {
 }
 
 impl Running {
-    fn start(&mut self, component: Component) -> Result<()> {
+    fn start(&mut self, component: Component) -> Result<i32> {
         let path = self.folder.join(format!("log/{}.log", component.name));
         let log = File::options().create(true).append(true).open(path)?;
         let child = Command::new(&component.program)
@@ -104,8 +176,9 @@ impl Running {
             .spawn()
             .with_context(|| format!("can not start {}", component.name))?;
         // Buried by `look_after`, together with the orphans that every init inherits.
-        self.processes.insert(child.id() as i32, component);
-        Ok(())
+        let pid = child.id() as i32;
+        self.processes.insert(pid, component);
+        Ok(pid)
     }
 
     /// Buries the dead. A component among them is written down and not started again: a test must see it.

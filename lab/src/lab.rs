@@ -1,5 +1,6 @@
 //! Up, down, and everything one asks of a lab from outside.
 
+use crate::image::Image;
 use crate::places::Places;
 use crate::programs::run;
 use crate::release::Release;
@@ -22,14 +23,20 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// The first node, which shares its namespaces with the control plane.
-    pub(crate) fn first() -> Self {
+    /// The node with a number. The first shares its namespaces with the control plane.
+    pub(crate) fn numbered(number: usize) -> Self {
         Node {
-            name: "node0".to_owned(),
-            address: "10.250.0.1".to_owned(),
-            pods: "10.244.0.0/24".to_owned(),
-            cgroup: "carve-lab-node0".to_owned(),
+            name: format!("node{number}"),
+            address: format!("10.250.0.{}", number + 1),
+            pods: format!("10.244.{number}.0/24"),
+            cgroup: format!("carve-lab-node{number}"),
         }
+    }
+
+    /// All nodes of a lab, by what was written down when it was started.
+    pub(crate) fn all(lab: &Path) -> Vec<Self> {
+        let number = fs::read_to_string(lab.join("nodes")).ok().and_then(|text| text.trim().parse().ok());
+        (0..number.unwrap_or(1)).map(Node::numbered).collect()
     }
 
     /// Where its files are.
@@ -58,10 +65,18 @@ pub struct Lab {
 /// How long a warm start may take before it counts as failed.
 const START: Duration = Duration::from_secs(120);
 
+/// More kubelets than two cores can carry.
+const MOST_NODES: usize = 4;
+
 impl Lab {
     /// The lab in these places.
     pub fn new(places: Places) -> Self {
         Lab { places }
+    }
+
+    /// What outlives a run.
+    pub fn cache(&self) -> &Path {
+        self.places.cache()
     }
 
     fn folder(&self) -> PathBuf {
@@ -77,8 +92,11 @@ impl Lab {
         Ok(())
     }
 
-    /// Starts a lab and waits until its node is ready. `images` are tar files to import.
-    pub fn up(&self, release: Release, images: &[PathBuf]) -> Result<String> {
+    /// Starts a lab and waits until its nodes are ready. `images` are tar files to import on each.
+    pub fn up(&self, release: Release, nodes: usize, images: &[PathBuf]) -> Result<String> {
+        if !(1..=MOST_NODES).contains(&nodes) {
+            bail!("the lab has 1 to {MOST_NODES} nodes, not {nodes}");
+        }
         if !rustix::process::geteuid().is_root() {
             bail!("the lab needs root: it makes namespaces, mounts and cgroups");
         }
@@ -92,10 +110,14 @@ impl Lab {
         }
         fs::create_dir_all(folder.join("log"))?;
         fs::create_dir_all(folder.join("images"))?;
-        let node = Node::first();
+        fs::write(folder.join("nodes"), nodes.to_string())?;
+        let nodes = Node::all(&folder);
         let debian = debian::unpacked(&self.places)?;
-        pki::write(&folder, std::slice::from_ref(&node.name))?;
-        config::write(&folder, &node, &debian)?;
+        let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
+        pki::write(&folder, &names)?;
+        for node in &nodes {
+            config::write(&folder, node, &debian)?;
+        }
         let pause = image::pause(&go_module(), self.places.cache())?;
         for (number, tar) in std::iter::once(&pause).chain(images).enumerate() {
             fs::copy(tar, folder.join(format!("images/{number}.tar")))
@@ -110,7 +132,9 @@ impl Lab {
         );
         fs::write(folder.join("path"), &path)?;
         footprint::save(&folder)?;
-        footprint::make_cgroup(&node.cgroup)?;
+        for node in &nodes {
+            footprint::make_cgroup(&node.cgroup)?;
+        }
         let log = File::create(folder.join("log/init.log"))?;
         let child = Command::new("unshare")
             .args([
@@ -167,8 +191,10 @@ impl Lab {
             }
         }
         footprint::restore(&folder)?;
-        if !footprint::remove_cgroup(&Node::first().cgroup) {
-            bail!("the cgroup {} can not be removed; something still runs in it", Node::first().cgroup);
+        for node in (0..MOST_NODES).map(Node::numbered) {
+            if !footprint::remove_cgroup(&node.cgroup) {
+                bail!("the cgroup {} can not be removed; something still runs in it", node.cgroup);
+            }
         }
         if folder.exists() {
             fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -219,6 +245,60 @@ impl Lab {
             .arg(format!("KUBECONFIG={}", self.kubeconfig().display()))
             .args(words);
         Ok(command)
+    }
+
+    /// Brings an image onto every node.
+    pub fn import(&self, image: &Image) -> Result<()> {
+        let tar = self.folder().join("import.tar");
+        image.write(&tar)?;
+        for node in Node::all(&self.folder()) {
+            let socket = node.folder(&self.folder()).join("containerd.sock").display().to_string();
+            let words = ["ctr", "--address", &socket, "--namespace", "k8s.io", "images", "import"];
+            let mut words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            words.push(tar.display().to_string());
+            run(&mut self.command(&words)?)?;
+        }
+        Ok(fs::remove_file(&tar)?)
+    }
+
+    /// Adds nodes without kubelets to the cluster and waits until they are there. They stay until the lab ends.
+    pub fn start_fleet(&self, nodes: usize) -> Result<()> {
+        let (asked, ready) = (self.folder().join("start-fleet"), self.folder().join("fleet-ready"));
+        if ready.exists() {
+            bail!("the lab has a fleet already");
+        }
+        self.init().context("no lab is running")?;
+        // Written under another name first, so that nobody reads half a number.
+        let new = self.folder().join("new-fleet");
+        fs::write(&new, nodes.to_string())?;
+        fs::rename(&new, &asked)?;
+        let give_up = Instant::now() + START;
+        while !ready.exists() {
+            if Instant::now() > give_up || self.folder().join("ended-fleet").exists() {
+                bail!("the fleet did not come up\n{}", self.log("fleet").unwrap_or_default());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    /// Names of the nodes.
+    pub fn nodes(&self) -> Vec<String> {
+        Node::all(&self.folder()).into_iter().map(|node| node.name).collect()
+    }
+
+    /// Kills a component with SIGKILL and starts it again.
+    pub fn restart(&self, component: &str) -> Result<()> {
+        let file = self.folder().join(format!("restart-{component}"));
+        fs::write(&file, "")?;
+        let give_up = Instant::now() + Duration::from_secs(5);
+        while file.exists() {
+            if Instant::now() > give_up {
+                bail!("the lab did not restart {component}; known: {}", self.logs().join(", "));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
     }
 
     /// Logs of a component, or the names of all.

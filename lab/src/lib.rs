@@ -11,6 +11,7 @@
 mod components;
 mod config;
 mod debian;
+mod fleet;
 mod footprint;
 mod image;
 mod inside;
@@ -20,9 +21,13 @@ mod pki;
 mod places;
 mod programs;
 mod release;
+mod services;
 
+pub use fleet::{FLEET, fleet};
 pub use image::{Image, ImageFile};
-pub use inside::inside;
+pub use inside::{inside, inside_node};
 pub use lab::{Lab, Status};
+pub use pki::base64;
 pub use places::Places;
 pub use release::Release;
+pub use services::services;

@@ -42,7 +42,8 @@ fn public_pem(key: &KeyPair) -> String {
     format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", lines.join("\n"))
 }
 
-fn base64(bytes: &[u8]) -> String {
+/// Bytes as text, padded.
+pub fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for chunk in bytes.chunks(3) {

@@ -1,15 +1,21 @@
 //! `cargo xtask lab`: a real Kubernetes on this machine, started and ended.
 
+use crate::root;
+use crate::run::{cargo, read, run};
 use anyhow::{Result, bail};
-use carve_lab::{Lab, Places, Release, Status};
+use carve_lab::{Image, Lab, Places, Release, Status};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
 /// Answers a verb.
 pub(crate) fn lab(words: &[&str]) -> Result<()> {
     let lab = Lab::new(Places::usual());
     match words {
-        ["up"] => up(&lab, Release::DEFAULT),
-        ["up", "--kubernetes", release] => up(&lab, Release::named(release)?),
+        ["up", options @ ..] => up(&lab, options),
+        ["fleet", nodes] => lab.start_fleet(nodes.parse()?),
         ["down"] => lab.down(),
         ["status"] => {
             match lab.status() {
@@ -37,15 +43,89 @@ pub(crate) fn lab(words: &[&str]) -> Result<()> {
             Ok(())
         }
         _ => bail!(
-            "usage: cargo xtask lab up [--kubernetes 1.36] | down | status | exec CMD… | kubeconfig | logs [COMPONENT]"
+            "usage: cargo xtask lab up [--kubernetes 1.36] [--nodes N] | fleet N | down | status | exec CMD… | kubeconfig | logs [COMPONENT]"
         ),
     }
 }
 
-fn up(lab: &Lab, release: Release) -> Result<()> {
+/// Images for the lab: carve itself, and a shell to look around with.
+pub(crate) fn images(lab: &Lab) -> Result<Vec<PathBuf>> {
+    run(cargo().args(["build", "--quiet", "--package", "carve"]))?;
+    let folder = lab.cache().join("images");
+    fs::create_dir_all(&folder)?;
+    let carve = Image::new("localhost/carve:test")
+        .program(&root().join("target/debug/carve"), "/carve")?
+        .env("HOME", "/tmp")
+        .entrypoint(["/carve"]);
+    let mut probe = Image::new("localhost/probe:1").entrypoint(["/bin/sh"]);
+    for program in ["/bin/sh", "/bin/ls", "/bin/cat", "/bin/sleep", "/usr/bin/env"] {
+        probe = probe.program(Path::new(program), program)?;
+    }
+    let mut written = Vec::new();
+    for (image, name) in [(carve, "carve.tar"), (probe, "probe.tar")] {
+        image.write(&folder.join(name))?;
+        written.push(folder.join(name));
+    }
+    Ok(written)
+}
+
+fn up(lab: &Lab, options: &[&str]) -> Result<()> {
+    let (mut release, mut nodes) = (Release::DEFAULT, 1);
+    for option in options.chunks(2) {
+        match option {
+            ["--kubernetes", name] => release = Release::named(name)?,
+            ["--nodes", number] => nodes = number.parse()?,
+            other => bail!("up takes --kubernetes RELEASE and --nodes N, not {}", other.join(" ")),
+        }
+    }
     let start = Instant::now();
-    let ready = lab.up(release, &[])?;
+    let ready = lab.up(release, nodes, &images(lab)?)?;
     println!("Kubernetes {} is up: {ready} ({:.1} s in all)", release.version, start.elapsed().as_secs_f64());
     println!("try: cargo xtask lab exec kubectl get nodes");
     Ok(())
+}
+
+/// Whether a lab can be started here.
+pub(crate) fn is_possible() -> bool {
+    cfg!(target_os = "linux") && read(Command::new("id").arg("-u")).is_ok_and(|id| id.trim() == "0")
+}
+
+/// What a lab must leave as it was: mounts, links, cgroups, processes of its own, and the writable sysctls that are
+/// settings rather than counters or random values.
+pub(crate) fn footprint() -> Result<BTreeSet<String>> {
+    let mut seen = BTreeSet::new();
+    let mut add =
+        |kind: &str, text: String| seen.extend(text.lines().map(|line| format!("{kind}: {}", line.trim())));
+    add("mount", fs::read_to_string("/proc/self/mounts")?);
+    add("link", read(Command::new("ip").args(["-o", "link"]))?);
+    add("cgroup", read(Command::new("find").args(["/sys/fs/cgroup", "-maxdepth", "3", "-type", "d"]))?);
+    let programs =
+        fs::read_dir("/proc")?.filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("comm")).ok());
+    let ours = |name: &String| ["kube", "etcd", "containerd"].iter().any(|known| name.starts_with(known));
+    add("process", programs.filter(ours).collect());
+    add("sysctl", settings("/proc/sys/vm") + &settings("/proc/sys/kernel") + &settings("/proc/sys/net/ipv4"));
+    Ok(seen)
+}
+
+/// Every writable setting directly in a folder of /proc/sys.
+fn settings(folder: &str) -> String {
+    const MOVING: &[&str] = &["ns_last_pid", "random", "drop_caches", "compact_memory", "tcp_fastopen_key"];
+    let mut text = String::new();
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let writable =
+            entry.metadata().is_ok_and(|metadata| metadata.is_file() && !metadata.permissions().readonly());
+        if writable && !MOVING.contains(&name.as_str()) {
+            let value = fs::read_to_string(entry.path()).unwrap_or_default();
+            text.push_str(&format!("{folder}/{name} = {}\n", value.trim().replace('\n', " ")));
+        }
+    }
+    text
+}
+
+/// What is in one footprint and not in the other.
+pub(crate) fn difference(before: &BTreeSet<String>, after: &BTreeSet<String>) -> String {
+    let gone = before.difference(after).map(|line| format!("  - {line}"));
+    let new = after.difference(before).map(|line| format!("  + {line}"));
+    gone.chain(new).collect::<Vec<_>>().join("\n")
 }

@@ -18,7 +18,7 @@ usage: cargo xtask TASK
   test         everything: tidy, format, lints, NVIDIA's programs, tests, fuzz targets (bounded)
   ci           the same with CI=true, where nothing may be skipped
   incumbents   build NVIDIA's programs, and the oracle made of their packages, into the cache
-  lab VERB     a real Kubernetes: up [--kubernetes 1.36], down, status, exec CMD…, kubeconfig, logs [COMPONENT]
+  lab VERB     a real Kubernetes: up [--kubernetes 1.36] [--nodes N], fleet N, down, status, exec CMD…, kubeconfig, logs [COMPONENT]
   fuzz [RUNS]  run every fuzz target for a number of cases (50000 unless told)
 ";
 
@@ -40,6 +40,9 @@ fn task(arguments: Vec<String>) -> Result<()> {
         ["ci"] => test::ci(),
         ["incumbents"] => incumbents::build().map(drop),
         ["lab", ref words @ ..] => lab::lab(words),
+        ["lab-services", folder] => carve_lab::services(Path::new(folder)),
+        ["lab-node", folder, number] => carve_lab::inside_node(Path::new(folder), number.parse()?),
+        ["lab-fleet", folder, nodes] => carve_lab::fleet(Path::new(folder), nodes.parse()?),
         ["lab-inside", folder] => carve_lab::inside(Path::new(folder)),
         ["fuzz"] => fuzz::fuzz(fuzz::RUNS),
         ["fuzz", runs] => fuzz::fuzz(runs.parse()?),

@@ -2,9 +2,10 @@
 
 use crate::run::{cargo, run};
 use crate::tidy::manifests;
-use crate::{fuzz, incumbents, tidy};
-use anyhow::{Context, Result};
-use std::path::PathBuf;
+use crate::{fuzz, incumbents, lab, tidy};
+use anyhow::{Context, Result, bail};
+use carve_lab::{Lab, Places, Release};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -44,17 +45,51 @@ pub(crate) fn test() -> Result<()> {
     step("build", &mut || run(cargo().args(["build", "--workspace", "--quiet"])))?;
     step("tests", &mut || {
         let mut command = cargo();
-        command.args(["test", "--workspace", "--no-fail-fast"]);
+        command.args(["test", "--workspace", "--exclude", "carve-cluster-tests", "--no-fail-fast"]);
         if let Some(programs) = &programs {
             command.env("CARVE_INCUMBENTS", programs).env("CARVE_ORACLE", programs.join(incumbents::ORACLE));
         }
         run(&mut command)
     })?;
+    step("cluster suites", &mut || cluster_suites(programs.as_deref()))?;
     step("fuzz targets", &mut || fuzz::fuzz(fuzz::RUNS))?;
     times.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
     eprintln!("── all passed; slowest first:");
     for (name, time) in times {
         eprintln!("   {:>7.1} s  {name}", time.as_secs_f64());
+    }
+    Ok(())
+}
+
+/// Suites on a real Kubernetes, which is started for them and ended after them. They need root.
+fn cluster_suites(programs: Option<&Path>) -> Result<()> {
+    let lab = Lab::new(Places::usual());
+    if !lab::is_possible() {
+        if std::env::var("CI").as_deref() == Ok("true") {
+            bail!("the cluster suites need root on Linux, and CI must not skip");
+        }
+        eprintln!("SKIPPED: the cluster suites start a real Kubernetes, which needs root on Linux");
+        return Ok(());
+    }
+    // Whatever an interrupted run left.
+    lab.down()?;
+    let before = lab::footprint()?;
+    lab.up(Release::DEFAULT, 2, &lab::images(&lab)?)?;
+    let mut command = cargo();
+    command.args(["test", "--package", "carve-cluster-tests", "--no-fail-fast"]);
+    command.env("CARVE_SIMULATED_DRIVER", crate::root().join("target/debug/libcarve_nvml_sim.so"));
+    if let Some(programs) = programs {
+        command.env("CARVE_INCUMBENTS", programs);
+    }
+    let result = run(&mut command);
+    if result.is_err() {
+        eprintln!("{}", lab.last_lines());
+    }
+    lab.down()?;
+    result?;
+    let after = lab::footprint()?;
+    if before != after {
+        bail!("the lab left something behind:\n{}", lab::difference(&before, &after));
     }
     Ok(())
 }

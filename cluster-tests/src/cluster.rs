@@ -1,0 +1,146 @@
+//! The cluster the suites run on.
+
+use crate::{Background, Namespace};
+use carve_lab::{Image, Lab, Places, Status};
+use serde_json::Value;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Name of the image that holds a shell and a few programs to look around with.
+const PROBE: &str = "localhost/probe:1";
+/// Name of the image that holds carve.
+const CARVE: &str = "localhost/carve:test";
+
+/// A running lab.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    lab: Lab,
+}
+
+impl Cluster {
+    /// The lab, if one is up; otherwise says that the test is skipped, or fails where nothing may be.
+    pub fn connect() -> Option<Self> {
+        let lab = Lab::new(Places::usual());
+        if matches!(lab.status(), Status::Ready(_)) {
+            return Some(Cluster { lab });
+        }
+        if std::env::var("CI").as_deref() == Ok("true") {
+            panic!("no lab is up, and CI must not skip");
+        }
+        eprintln!("SKIPPED: no lab is up ('cargo xtask lab up' starts one, as root)");
+        None
+    }
+
+    /// Image with a shell, `env`, `ls`, `cat` and `sleep`.
+    pub fn probe_image(&self) -> &'static str {
+        PROBE
+    }
+
+    /// Image with carve at `/carve`.
+    pub fn carve_image(&self) -> &'static str {
+        CARVE
+    }
+
+    /// A namespace for one test; it goes when it is dropped.
+    pub fn namespace(&self, test: &str) -> Namespace {
+        Namespace::new(self.clone(), test)
+    }
+
+    /// What kubectl prints, or what it complains about.
+    pub fn try_kubectl(&self, words: &[&str], input: Option<&str>) -> Result<String, String> {
+        let words: Vec<String> = ["kubectl"].iter().chain(words).map(|word| (*word).to_owned()).collect();
+        let mut command = self.lab.command(&words).map_err(|error| error.to_string())?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| error.to_string())?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // kubectl that ends early tells why by itself.
+            let _ = stdin.write_all(input.unwrap_or_default().as_bytes());
+        }
+        let output = child.wait_with_output().map_err(|error| error.to_string())?;
+        if output.status.success() {
+            Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
+    }
+
+    /// What kubectl prints; its complaint is the test's failure.
+    pub fn kubectl(&self, words: &[&str]) -> String {
+        self.try_kubectl(words, None).unwrap_or_else(|error| panic!("kubectl {}: {error}", words.join(" ")))
+    }
+
+    /// An object as the API server has it, or null.
+    pub fn get(&self, words: &[&str]) -> Value {
+        let words = [&["get", "-o", "json"], words].concat();
+        self.try_kubectl(&words, None)
+            .ok()
+            .and_then(|text| serde_json::from_str(&text).ok())
+            .unwrap_or(Value::Null)
+    }
+
+    /// How much of a resource the node offers to pods.
+    pub fn allocatable(&self, resource: &str) -> Option<u64> {
+        let node = self.get(&["node", "node0"]);
+        node["status"]["allocatable"][resource].as_str().and_then(|text| text.parse().ok())
+    }
+
+    /// Waits until something holds, or fails with everything that may tell why not.
+    pub fn until(&self, what: &str, most: Duration, holds: impl Fn() -> bool) {
+        let give_up = Instant::now() + most;
+        while !holds() {
+            if Instant::now() > give_up {
+                let events = self.try_kubectl(&["get", "events", "-A", "--sort-by=.lastTimestamp"], None);
+                panic!(
+                    "waited {} s in vain: {what}\n{}\n{}",
+                    most.as_secs(),
+                    events.unwrap_or_else(|error| error),
+                    self.lab.last_lines()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// Brings an image onto the node.
+    pub fn import(&self, image: &Image) {
+        self.lab.import(image).unwrap_or_else(|error| panic!("{error:#}"));
+    }
+
+    /// Adds nodes without kubelets, for the scheduler to place pods on.
+    pub fn start_fleet(&self, nodes: usize) {
+        self.lab.start_fleet(nodes).unwrap_or_else(|error| panic!("{error:#}"));
+    }
+
+    /// Names of the nodes, the one with the control plane first.
+    pub fn nodes(&self) -> Vec<String> {
+        self.lab.nodes()
+    }
+
+    /// Path of the administrator's kubeconfig, for programs that run on the node.
+    pub fn kubeconfig(&self) -> String {
+        self.lab.kubeconfig().display().to_string()
+    }
+
+    /// Text as a manifest carries bytes.
+    pub fn base64(&self, text: &str) -> String {
+        carve_lab::base64(text.as_bytes())
+    }
+
+    /// Kills a component with SIGKILL and starts it again.
+    pub fn restart(&self, component: &str) {
+        self.lab.restart(component).unwrap_or_else(|error| panic!("{error:#}"));
+    }
+
+    /// Runs a program on the node, in the lab's namespaces, until it is dropped.
+    pub fn background(&self, words: &[&str], environment: &[(&str, &str)]) -> Background {
+        let settings = environment.iter().map(|(name, value)| format!("{name}={value}"));
+        let words: Vec<String> = ["env".to_owned()]
+            .into_iter()
+            .chain(settings)
+            .chain(words.iter().map(|word| (*word).to_owned()))
+            .collect();
+        let command: Command = self.lab.command(&words).unwrap_or_else(|error| panic!("{error:#}"));
+        Background::start(command, &words.join(" "))
+    }
+}

@@ -1,0 +1,13 @@
+//! The vocabulary of the suites: a cluster, a namespace for each test, things applied and waited for.
+//!
+//! Suites need the lab (`cargo xtask lab up`); without one they say that they are skipped, and under `CI=true` they fail.
+//! A wait that is in vain shows the events of its namespace and the last lines of every component.
+#![allow(clippy::panic, reason = "a vocabulary for tests: the panic is the test's failure")]
+
+mod background;
+mod cluster;
+mod namespace;
+
+pub use background::Background;
+pub use cluster::Cluster;
+pub use namespace::Namespace;

@@ -1,0 +1,106 @@
+//! A webhook in a pod behind a Service: the API server finds its way there, and its answer counts.
+
+use carve_cluster_tests::Cluster;
+use carve_lab::Image;
+use std::path::Path;
+use std::time::Duration;
+
+const IMAGE: &str = "localhost/admission-webhook:1";
+
+#[test]
+fn a_webhook_behind_a_service_is_asked() {
+    let Some(cluster) = Cluster::connect() else { return };
+    let program = Path::new(env!("CARGO_BIN_EXE_admission_webhook"));
+    let image = Image::new(IMAGE).program(program, "/webhook").expect("the webhook").entrypoint(["/webhook"]);
+    cluster.import(&image);
+    let namespace = cluster.namespace("webhook");
+    let name = format!("hook.{}.svc", namespace.name());
+    let certified = rcgen::generate_simple_self_signed(vec![name]).expect("a certificate");
+    let certificate = certified.cert.pem();
+    let indented = |text: &str| text.lines().map(|line| format!("    {line}\n")).collect::<String>();
+    namespace.apply(&format!(
+        "apiVersion: v1
+kind: Secret
+metadata: {{name: certificate}}
+stringData:
+  tls.crt: |
+{certificate}  tls.key: |
+{key}---
+apiVersion: v1
+kind: Service
+metadata: {{name: hook}}
+spec:
+  selector: {{app: hook}}
+  ports: [{{name: https, port: 443, targetPort: 8443}}]
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: hook, labels: {{app: hook}}}}
+spec:
+  nodeName: {node}
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: main
+    image: {IMAGE}
+    imagePullPolicy: Never
+    args: ['8443', /certificate/tls.crt, /certificate/tls.key]
+    readinessProbe: {{httpGet: {{path: /healthz, port: 8443, scheme: HTTPS}}, periodSeconds: 1}}
+    volumeMounts: [{{name: certificate, mountPath: /certificate}}]
+  volumes: [{{name: certificate, secret: {{secretName: certificate}}}}]
+",
+        // The last node, so that the way there leads from one node to another where there are several.
+        node = cluster.nodes().last().expect("a lab has nodes"),
+        certificate = indented(&certificate),
+        key = indented(&certified.signing_key.serialize_pem()),
+    ));
+    cluster.until("the webhook is ready", Duration::from_secs(60), || {
+        let slices = namespace.get(&["endpointslices", "-l", "kubernetes.io/service-name=hook"]);
+        slices["items"][0]["endpoints"][0]["conditions"]["ready"] == true
+    });
+    let configuration = format!("webhook-{}", namespace.name());
+    namespace.apply(&format!(
+        "apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {{name: {configuration}}}
+webhooks:
+- name: hook.carve.test
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  failurePolicy: Fail
+  timeoutSeconds: 5
+  namespaceSelector: {{matchLabels: {{kubernetes.io/metadata.name: {namespace}}}}}
+  rules: [{{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}}]
+  clientConfig:
+    caBundle: {bundle}
+    service: {{namespace: {namespace}, name: hook, path: /review, port: 443}}
+",
+        namespace = namespace.name(),
+        bundle = cluster.base64(&certificate),
+    ));
+    let pod = format!(
+        "apiVersion: v1
+kind: Pod
+metadata: {{name: reviewed}}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers: [{{name: main, image: {}, imagePullPolicy: Never, command: [/bin/sleep, infinity]}}]
+",
+        cluster.probe_image()
+    );
+    // The API server takes a moment to notice a new webhook, and asks it only then.
+    cluster.until("the webhook's annotation is on a new pod", Duration::from_secs(30), || {
+        cluster.kubectl(&[
+            "delete",
+            "pod",
+            "reviewed",
+            "-n",
+            namespace.name(),
+            "--ignore-not-found",
+            "--now",
+        ]);
+        namespace.try_apply(&pod).is_ok()
+            && namespace.get(&["pod", "reviewed"])["metadata"]["annotations"]["seen-by"] == "webhook"
+    });
+    cluster.kubectl(&["delete", "mutatingwebhookconfiguration", &configuration]);
+    assert!(namespace.logs("hook").contains("reviewing"), "{}", namespace.logs("hook"));
+}

@@ -1,0 +1,91 @@
+//! The lab itself: pods run, limits hold, our image starts as it would in production.
+
+use carve_cluster_tests::Cluster;
+use std::time::Duration;
+
+#[test]
+fn a_pod_with_limits_runs_and_sees_them() {
+    let Some(cluster) = Cluster::connect() else { return };
+    let namespace = cluster.namespace("pod-with-limits");
+    namespace.apply(&format!(
+        "apiVersion: v1
+kind: Pod
+metadata: {{name: limited}}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: main
+    image: {}
+    imagePullPolicy: Never
+    command: [/bin/sleep, infinity]
+    env: [{{name: GREETING, value: hello}}]
+    resources: {{limits: {{cpu: 200m, memory: 64Mi}}}}
+",
+        cluster.probe_image()
+    ));
+    namespace.wait_for_phase("limited", "Running");
+    assert_eq!(namespace.env("limited", "GREETING").as_deref(), Some("hello"));
+    let limit =
+        "cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.max";
+    assert_eq!(namespace.exec("limited", &["/bin/sh", "-c", limit]).trim(), (64 << 20).to_string());
+}
+
+#[test]
+fn an_impossible_pod_stays_pending_and_says_why() {
+    let Some(cluster) = Cluster::connect() else { return };
+    let namespace = cluster.namespace("impossible-pod");
+    namespace.apply(&format!(
+        "apiVersion: v1
+kind: Pod
+metadata: {{name: greedy}}
+spec:
+  containers:
+  - name: main
+    image: {}
+    imagePullPolicy: Never
+    resources: {{limits: {{example.com/unicorn: 1}}}}
+",
+        cluster.probe_image()
+    ));
+    cluster.until("the scheduler says why", Duration::from_secs(20), || {
+        let conditions = namespace.get(&["pod", "greedy"])["status"]["conditions"].to_string();
+        conditions.contains("Insufficient example.com/unicorn")
+    });
+    assert_eq!(namespace.phase("greedy"), "Pending");
+}
+
+#[test]
+fn a_daemon_set_of_our_image_runs_on_every_node() {
+    let Some(cluster) = Cluster::connect() else { return };
+    let namespace = cluster.namespace("daemon-set");
+    namespace.apply(&format!(
+        "apiVersion: apps/v1
+kind: DaemonSet
+metadata: {{name: looker}}
+spec:
+  selector: {{matchLabels: {{app: looker}}}}
+  template:
+    metadata: {{labels: {{app: looker}}}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      initContainers:
+      - name: look
+        image: {carve}
+        imagePullPolicy: Never
+        args: [--machine, h200, --state-dir, /tmp/state, gpus]
+      containers:
+      - name: stay
+        image: {probe}
+        imagePullPolicy: Never
+        command: [/bin/sleep, infinity]
+",
+        carve = cluster.carve_image(),
+        probe = cluster.probe_image()
+    ));
+    cluster.until("the daemon runs on every node", Duration::from_secs(60), || {
+        namespace.get(&["daemonset", "looker"])["status"]["numberReady"] == cluster.nodes().len()
+    });
+    let said = cluster.kubectl(&["logs", "-n", namespace.name(), "daemonset/looker", "-c", "look"]);
+    assert!(said.contains("NVIDIA H200"), "{said}");
+    assert!(said.contains("simulated machine h200"), "{said}");
+}
