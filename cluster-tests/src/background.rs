@@ -27,6 +27,12 @@ impl Background {
         Background { child, heard }
     }
 
+    /// Kills it with SIGKILL, now.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     /// Everything it has written to stderr so far.
     pub fn heard(&self) -> String {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
@@ -35,7 +41,6 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }

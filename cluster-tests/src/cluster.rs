@@ -117,6 +117,11 @@ impl Cluster {
         self.lab.nodes()
     }
 
+    /// Sets a label on a node.
+    pub fn label(&self, node: &str, name: &str, value: &str) {
+        self.kubectl(&["label", "node", node, "--overwrite", &format!("{name}={value}")]);
+    }
+
     /// Path of the administrator's kubeconfig, for programs that run on the node.
     pub fn kubeconfig(&self) -> String {
         self.lab.kubeconfig().display().to_string()

@@ -89,3 +89,24 @@ spec:
     assert!(said.contains("NVIDIA H200"), "{said}");
     assert!(said.contains("simulated machine h200"), "{said}");
 }
+
+#[test]
+fn a_label_leads_a_pod_to_its_node() {
+    let Some(cluster) = Cluster::connect() else { return };
+    let node = cluster.nodes().last().expect("a lab has nodes").clone();
+    cluster.label(&node, "carve.test/chosen", "yes");
+    let namespace = cluster.namespace("node-label");
+    namespace.apply(&format!(
+        "apiVersion: v1
+kind: Pod
+metadata: {{name: led}}
+spec:
+  nodeSelector: {{carve.test/chosen: 'yes'}}
+  terminationGracePeriodSeconds: 0
+  containers: [{{name: main, image: {}, imagePullPolicy: Never, command: [/bin/sleep, infinity]}}]
+",
+        cluster.probe_image()
+    ));
+    namespace.wait_for_phase("led", "Running");
+    assert_eq!(namespace.get(&["pod", "led"])["spec"]["nodeName"], node.as_str());
+}

@@ -1,7 +1,7 @@
 //! Builds the Kubernetes of the lab: one program from its Go module, once for each release.
 
 use crate::places::Places;
-use crate::programs::show;
+use crate::programs::follow;
 use crate::release::Release;
 use anyhow::{Context, Result};
 use std::fs;
@@ -57,14 +57,14 @@ fn build(places: &Places, release: Release, folder: &Path) -> Result<()> {
     }
     fs::create_dir_all(&new)?;
     let mut go = Command::new("go");
-    go.args(["build", "-trimpath", "-ldflags", &flags.join(" "), "-o"])
+    go.args(["build", "-v", "-trimpath", "-ldflags", &flags.join(" "), "-o"])
         .arg(new.join("kubernetes"))
         .arg(".")
         .current_dir(&work)
         .env("CGO_ENABLED", "0")
         .env("GOFLAGS", "-mod=mod -buildvcs=false")
         .env("GOWORK", "off");
-    show(&mut go).context("building Kubernetes from its Go module")?;
+    follow(&mut go).context("building Kubernetes from its Go module")?;
     for name in ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"] {
         std::os::unix::fs::symlink("kubernetes", new.join(name))?;
     }

@@ -135,6 +135,9 @@ impl Lab {
         for node in &nodes {
             footprint::make_cgroup(&node.cgroup)?;
         }
+        // A copy, because a build may replace the program that runs this.
+        let program = folder.join("lab-program");
+        fs::copy("/proc/self/exe", &program).context("can not copy this program")?;
         let log = File::create(folder.join("log/init.log"))?;
         let child = Command::new("unshare")
             .args([
@@ -147,7 +150,7 @@ impl Lab {
                 "--propagation",
                 "private",
             ])
-            .arg(std::env::current_exe()?)
+            .arg(&program)
             .arg("lab-inside")
             .arg(&folder)
             .env("PATH", &path)

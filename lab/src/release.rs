@@ -15,7 +15,7 @@ pub struct Release {
 
 const RELEASES: &[Release] = &[
     Release { name: "1.36", version: "v1.36.4", staging: "v0.36.4" },
-    Release { name: "1.35", version: "v1.35.0", staging: "v0.35.0" },
+    Release { name: "1.35", version: "v1.35.4", staging: "v0.35.4" },
 ];
 
 impl Release {

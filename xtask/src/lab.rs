@@ -109,7 +109,17 @@ pub(crate) fn footprint() -> Result<BTreeSet<String>> {
 
 /// Every writable setting directly in a folder of /proc/sys.
 fn settings(folder: &str) -> String {
-    const MOVING: &[&str] = &["ns_last_pid", "random", "drop_caches", "compact_memory", "tcp_fastopen_key"];
+    /// Counters, random values, and what the kernel adjusts by itself.
+    const MOVING: &[&str] = &[
+        "ns_last_pid",
+        "random",
+        "drop_caches",
+        "compact_memory",
+        "stat_refresh",
+        "tcp_fastopen_key",
+        "perf_event_max_sample_rate",
+        "hung_task_detect_count",
+    ];
     let mut text = String::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
