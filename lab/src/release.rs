@@ -13,10 +13,7 @@ pub struct Release {
     pub staging: &'static str,
 }
 
-const RELEASES: &[Release] = &[
-    Release { name: "1.36", version: "v1.36.4", staging: "v0.36.4" },
-    Release { name: "1.35", version: "v1.35.4", staging: "v0.35.4" },
-];
+const RELEASES: &[Release] = &[Release { name: "1.36", version: "v1.36.4", staging: "v0.36.4" }];
 
 impl Release {
     /// The release the tests run on.
