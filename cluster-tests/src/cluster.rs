@@ -137,10 +137,17 @@ impl Cluster {
         self.lab.restart(component).unwrap_or_else(|error| panic!("{error:#}"));
     }
 
+    /// Kills a component with SIGKILL and leaves it dead until `restart`.
+    pub fn stop(&self, component: &str) {
+        self.lab.stop(component).unwrap_or_else(|error| panic!("{error:#}"));
+    }
+
     /// Runs a program on the node, in the lab's namespaces, until it is dropped.
     pub fn background(&self, words: &[&str], environment: &[(&str, &str)]) -> Background {
         let settings = environment.iter().map(|(name, value)| format!("{name}={value}"));
-        let words: Vec<String> = ["env".to_owned()]
+        // nsenter forks to enter the pid namespace; without this, killing it would leave the program behind.
+        let words: Vec<String> = ["setpriv", "--pdeathsig", "KILL", "env"]
+            .map(str::to_owned)
             .into_iter()
             .chain(settings)
             .chain(words.iter().map(|word| (*word).to_owned()))

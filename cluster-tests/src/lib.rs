@@ -7,7 +7,9 @@
 mod background;
 mod cluster;
 mod namespace;
+mod pod;
 
 pub use background::Background;
 pub use cluster::Cluster;
 pub use namespace::Namespace;
+pub use pod::Pod;

@@ -1,6 +1,6 @@
 //! A webhook in a pod behind a Service: the API server finds its way there, and its answer counts.
 
-use carve_cluster_tests::Cluster;
+use carve_cluster_tests::{Cluster, Pod};
 use carve_lab::Image;
 use std::path::Path;
 use std::time::Duration;
@@ -77,16 +77,7 @@ webhooks:
         namespace = namespace.name(),
         bundle = cluster.base64(&certificate),
     ));
-    let pod = format!(
-        "apiVersion: v1
-kind: Pod
-metadata: {{name: reviewed}}
-spec:
-  terminationGracePeriodSeconds: 0
-  containers: [{{name: main, image: {}, imagePullPolicy: Never, command: [/bin/sleep, infinity]}}]
-",
-        cluster.probe_image()
-    );
+    let pod = Pod::sleeping(&cluster, "reviewed").manifest();
     // The API server takes a moment to notice a new webhook, and asks it only then.
     cluster.until("the webhook's annotation is on a new pod", Duration::from_secs(30), || {
         cluster.kubectl(&[

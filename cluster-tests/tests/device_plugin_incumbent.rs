@@ -1,6 +1,6 @@
 //! NVIDIA's own device plugin on the lab's kubelet and a simulated machine: the opponent of every later suite.
 
-use carve_cluster_tests::{Background, Cluster};
+use carve_cluster_tests::{Background, Cluster, Pod};
 use carve_gpu_host::{GpuHost, Machine};
 use carve_sim_store::SharedMachine;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn programs() -> Option<(PathBuf, PathBuf)> {
 }
 
 struct Plugin {
-    _running: Background,
+    running: Background,
     machine: SharedMachine,
     _folder: PathBuf,
 }
@@ -49,32 +49,16 @@ fn start(cluster: &Cluster, incumbents: &Path, driver: &Path) -> Plugin {
     cluster.until("kubelet offers eight GPUs", Duration::from_secs(60), || {
         cluster.allocatable("nvidia.com/gpu") == Some(8)
     });
-    Plugin { _running: running, machine, _folder: folder }
+    Plugin { running, machine, _folder: folder }
 }
 
 #[test]
 fn a_pod_gets_a_gpu_and_a_kubelet_restart_brings_them_back() {
     let Some(cluster) = Cluster::connect() else { return };
     let Some((incumbents, driver)) = programs() else { return };
-    let plugin = start(&cluster, &incumbents, &driver);
+    let mut plugin = start(&cluster, &incumbents, &driver);
     let namespace = cluster.namespace("incumbent-plugin");
-    let pod = |name: &str| {
-        format!(
-            "apiVersion: v1
-kind: Pod
-metadata: {{name: {name}}}
-spec:
-  terminationGracePeriodSeconds: 0
-  containers:
-  - name: main
-    image: {}
-    imagePullPolicy: Never
-    command: [/bin/sleep, infinity]
-    resources: {{limits: {{nvidia.com/gpu: 1}}}}
-",
-            cluster.probe_image()
-        )
-    };
+    let pod = |name: &str| Pod::sleeping(&cluster, name).limit("nvidia.com/gpu", "1").manifest();
     namespace.apply(&pod("first"));
     namespace.wait_for_phase("first", "Running");
     let visible = namespace.env("first", "NVIDIA_VISIBLE_DEVICES").expect("the plugin sets it");
@@ -91,4 +75,10 @@ spec:
     assert_eq!(namespace.phase("first"), "Running", "the pod that was running is not disturbed");
     let other = namespace.env("second", "NVIDIA_VISIBLE_DEVICES").expect("the plugin sets it");
     assert_ne!(visible, other, "a GPU is not handed out twice");
+
+    plugin.running.kill();
+    cluster.until("kubelet offers no GPU of a dead plugin", Duration::from_secs(60), || {
+        cluster.allocatable("nvidia.com/gpu") == Some(0)
+    });
+    assert_eq!(namespace.phase("first"), "Running", "the pod that was running is not disturbed");
 }

@@ -1,28 +1,18 @@
 //! The lab itself: pods run, limits hold, our image starts as it would in production.
 
-use carve_cluster_tests::Cluster;
+use carve_cluster_tests::{Cluster, Pod};
+use serde_json::json;
 use std::time::Duration;
 
 #[test]
 fn a_pod_with_limits_runs_and_sees_them() {
     let Some(cluster) = Cluster::connect() else { return };
     let namespace = cluster.namespace("pod-with-limits");
-    namespace.apply(&format!(
-        "apiVersion: v1
-kind: Pod
-metadata: {{name: limited}}
-spec:
-  terminationGracePeriodSeconds: 0
-  containers:
-  - name: main
-    image: {}
-    imagePullPolicy: Never
-    command: [/bin/sleep, infinity]
-    env: [{{name: GREETING, value: hello}}]
-    resources: {{limits: {{cpu: 200m, memory: 64Mi}}}}
-",
-        cluster.probe_image()
-    ));
+    let pod = Pod::sleeping(&cluster, "limited")
+        .container("env", json!([{"name": "GREETING", "value": "hello"}]))
+        .limit("cpu", "200m")
+        .limit("memory", "64Mi");
+    namespace.apply(&pod.manifest());
     namespace.wait_for_phase("limited", "Running");
     assert_eq!(namespace.env("limited", "GREETING").as_deref(), Some("hello"));
     let limit =
@@ -34,19 +24,7 @@ spec:
 fn an_impossible_pod_stays_pending_and_says_why() {
     let Some(cluster) = Cluster::connect() else { return };
     let namespace = cluster.namespace("impossible-pod");
-    namespace.apply(&format!(
-        "apiVersion: v1
-kind: Pod
-metadata: {{name: greedy}}
-spec:
-  containers:
-  - name: main
-    image: {}
-    imagePullPolicy: Never
-    resources: {{limits: {{example.com/unicorn: 1}}}}
-",
-        cluster.probe_image()
-    ));
+    namespace.apply(&Pod::sleeping(&cluster, "greedy").limit("example.com/unicorn", "1").manifest());
     cluster.until("the scheduler says why", Duration::from_secs(20), || {
         let conditions = namespace.get(&["pod", "greedy"])["status"]["conditions"].to_string();
         conditions.contains("Insufficient example.com/unicorn")
@@ -96,17 +74,8 @@ fn a_label_leads_a_pod_to_its_node() {
     let node = cluster.nodes().last().expect("a lab has nodes").clone();
     cluster.label(&node, "carve.test/chosen", "yes");
     let namespace = cluster.namespace("node-label");
-    namespace.apply(&format!(
-        "apiVersion: v1
-kind: Pod
-metadata: {{name: led}}
-spec:
-  nodeSelector: {{carve.test/chosen: 'yes'}}
-  terminationGracePeriodSeconds: 0
-  containers: [{{name: main, image: {}, imagePullPolicy: Never, command: [/bin/sleep, infinity]}}]
-",
-        cluster.probe_image()
-    ));
+    let pod = Pod::sleeping(&cluster, "led").spec("nodeSelector", json!({"carve.test/chosen": "yes"}));
+    namespace.apply(&pod.manifest());
     namespace.wait_for_phase("led", "Running");
     assert_eq!(namespace.get(&["pod", "led"])["spec"]["nodeName"], node.as_str());
 }

@@ -1,24 +1,13 @@
 //! Components that die and come back: what runs goes on, and what is asked afterwards is answered.
 
-use carve_cluster_tests::Cluster;
+use carve_cluster_tests::{Cluster, Pod};
 use std::time::Duration;
 
 #[test]
 fn the_api_server_is_killed_and_comes_back() {
     let Some(cluster) = Cluster::connect() else { return };
     let namespace = cluster.namespace("api-server-restart");
-    let pod = |name: &str| {
-        format!(
-            "apiVersion: v1
-kind: Pod
-metadata: {{name: {name}}}
-spec:
-  terminationGracePeriodSeconds: 0
-  containers: [{{name: main, image: {}, imagePullPolicy: Never, command: [/bin/sleep, infinity]}}]
-",
-            cluster.probe_image()
-        )
-    };
+    let pod = |name: &str| Pod::sleeping(&cluster, name).manifest();
     namespace.apply(&pod("before"));
     namespace.wait_for_phase("before", "Running");
     let started = namespace.get(&["pod", "before"])["status"]["containerStatuses"][0]["containerID"].clone();
@@ -32,4 +21,22 @@ spec:
     let status = namespace.get(&["pod", "before"])["status"]["containerStatuses"][0].clone();
     assert_eq!(status["containerID"], started, "the running pod was not touched");
     assert_eq!(status["restartCount"], 0);
+}
+
+#[test]
+fn a_failure_shows_the_last_words_of_a_dead_component() {
+    let Some(cluster) = Cluster::connect() else { return };
+    // Not one that another suite of this run needs to be the same process all along.
+    cluster.stop("kube-controller-manager");
+    let waited = std::panic::catch_unwind(|| {
+        cluster.until("something that never comes", Duration::from_secs(1), || false);
+    });
+    cluster.restart("kube-controller-manager");
+    let said = waited.expect_err("the wait is in vain");
+    let said = said.downcast_ref::<String>().expect("a failure is text");
+    let (_, last) = said
+        .split_once("── kube-controller-manager, which ended (signal 9)\n")
+        .unwrap_or_else(|| panic!("{said}"));
+    assert!(last.lines().count() >= 10, "{last}");
+    assert!(last.lines().all(|line| line.starts_with("   ")), "nothing but its log follows: {last}");
 }

@@ -1,6 +1,6 @@
 //! A second stock scheduler with an extender: it asks, and the pod lands.
 
-use carve_cluster_tests::Cluster;
+use carve_cluster_tests::{Cluster, Pod};
 use std::time::Duration;
 
 #[test]
@@ -29,17 +29,8 @@ extenders:
     let config = format!("--config={}", config.display());
     let scheduler = cluster.background(&["kube-scheduler", &config, "--secure-port=0"], &[]);
     let namespace = cluster.namespace("extender");
-    namespace.apply(&format!(
-        "apiVersion: v1
-kind: Pod
-metadata: {{name: placed}}
-spec:
-  schedulerName: extended
-  terminationGracePeriodSeconds: 0
-  containers: [{{name: main, image: {}, imagePullPolicy: Never, command: [/bin/sleep, infinity]}}]
-",
-        cluster.probe_image()
-    ));
+    let pod = Pod::sleeping(&cluster, "placed").spec("schedulerName", "extended".into());
+    namespace.apply(&pod.manifest());
     cluster.until("the pod runs", Duration::from_secs(60), || namespace.phase("placed") == "Running");
     assert!(extender.heard().contains("filter \"placed\""), "{}\n{}", extender.heard(), scheduler.heard());
     let _ = std::fs::remove_dir_all(folder);

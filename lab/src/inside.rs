@@ -17,7 +17,7 @@ pub fn inside(folder: &Path) -> Result<()> {
     let nodes = Node::all(folder);
     let node = Node::numbered(0);
     make_place(folder, &node)?;
-    let mut running = Running { folder: folder.to_owned(), processes: BTreeMap::new() };
+    let mut running = Running { folder: folder.to_owned(), processes: BTreeMap::new(), ended: Vec::new() };
     running.start(components::etcd(folder))?;
     running.start(components::containerd(folder, &node))?;
     running.start(components::apiserver(folder, &node.address))?;
@@ -86,7 +86,7 @@ pub fn inside_node(folder: &Path, number: usize) -> Result<()> {
     ip(&["route", "add", &format!("{}/32", Node::numbered(0).address), "dev", "eth0"])?;
     ip(&["route", "add", "default", "via", &Node::numbered(0).address, "dev", "eth0"])?;
     fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;
-    let mut running = Running { folder: folder.to_owned(), processes: BTreeMap::new() };
+    let mut running = Running { folder: folder.to_owned(), processes: BTreeMap::new(), ended: Vec::new() };
     running.start(components::containerd(folder, &node))?;
     running.until("containerd answers", || containerd_answers(folder, &node))?;
     import_images(folder, &node)?;
@@ -161,6 +161,8 @@ fn make_place(folder: &Path, node: &Node) -> Result<()> {
 struct Running {
     folder: PathBuf,
     processes: BTreeMap<i32, Component>,
+    /// What died or was stopped, and can be started again.
+    ended: Vec<Component>,
 }
 
 impl Running {
@@ -175,6 +177,10 @@ impl Running {
             .stderr(log)
             .spawn()
             .with_context(|| format!("can not start {}", component.name))?;
+        match fs::remove_file(self.folder.join(format!("ended-{}", component.name))) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
         // Buried by `look_after`, together with the orphans that every init inherits.
         let pid = child.id() as i32;
         self.processes.insert(pid, component);
@@ -185,29 +191,45 @@ impl Running {
     fn look_after(&mut self) -> Result<()> {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             if let Some(component) = self.processes.remove(&pid.as_raw_nonzero().get()) {
-                let line = format!("{} ended: {status:?}\n", component.name);
-                eprint!("{line}");
-                fs::write(self.folder.join(format!("ended-{}", component.name)), line)?;
+                let how = match (status.exit_status(), status.terminating_signal()) {
+                    (Some(code), _) => format!("exit status {code}"),
+                    (_, Some(signal)) => format!("signal {signal}"),
+                    _ => format!("{status:?}"),
+                };
+                eprintln!("{} ended: {how}", component.name);
+                fs::write(self.folder.join(format!("ended-{}", component.name)), how)?;
+                self.ended.push(component);
             }
         }
         self.obey()
     }
 
-    /// Does what was asked from outside: a file `restart-NAME` kills a component and starts it anew.
+    /// Does what was asked from outside: a file `stop-NAME` kills a component, `restart-NAME` also starts it anew.
+    /// Every node has an init that looks here, so a file is left for the one that has the component.
     fn obey(&mut self) -> Result<()> {
         for entry in fs::read_dir(&self.folder)?.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            let Some(wanted) = name.strip_prefix("restart-") else { continue };
-            let found =
-                self.processes.iter().find(|(_, component)| component.name == wanted).map(|(pid, _)| *pid);
-            if let Some(component) =
-                found.and_then(|pid| self.processes.remove(&pid).map(|component| (pid, component)))
-            {
-                let (pid, component) = component;
-                run(Command::new("kill").args(["-9", &pid.to_string()]))?;
-                self.start(component)?;
+            let Some((verb, wanted)) = name.split_once('-') else { continue };
+            if !matches!(verb, "stop" | "restart") {
+                continue;
             }
-            fs::remove_file(entry.path())?;
+            let running = self.processes.iter().find(|(_, component)| component.name == wanted);
+            if let Some(pid) = running.map(|(pid, _)| *pid) {
+                run(Command::new("kill").args(["-9", &pid.to_string()]))?;
+                if verb == "stop" {
+                    fs::remove_file(entry.path())?;
+                    continue;
+                }
+                // Forgotten before it is buried: its end was wanted.
+                self.ended.extend(self.processes.remove(&pid));
+            }
+            if let Some(place) = self.ended.iter().position(|component| component.name == wanted) {
+                if verb == "restart" {
+                    let component = self.ended.remove(place);
+                    self.start(component)?;
+                }
+                fs::remove_file(entry.path())?;
+            }
         }
         Ok(())
     }

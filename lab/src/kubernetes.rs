@@ -31,13 +31,12 @@ fn build(places: &Places, release: Release, folder: &Path) -> Result<()> {
     }
     fs::create_dir_all(&work)?;
     let manifest = fs::read_to_string(source.join("go.mod")).context("lab/kubernetes/go.mod")?;
-    let default = Release::DEFAULT;
-    let manifest =
-        manifest.replace(default.version, release.version).replace(default.staging, release.staging);
-    fs::write(work.join("go.mod"), manifest)?;
     fs::copy(source.join("main.go"), work.join("main.go"))?;
-    if release == default {
+    if release == Release::DEFAULT {
+        fs::write(work.join("go.mod"), manifest)?;
         fs::copy(source.join("go.sum"), work.join("go.sum"))?;
+    } else {
+        fs::write(work.join("go.mod"), manifest_for(release, &manifest))?;
     }
     let (major, minor) = release.numbers();
     let told = |name: &str, value: &str| format!("-X k8s.io/component-base/version.{name}={value}");
@@ -51,7 +50,7 @@ fn build(places: &Places, release: Release, folder: &Path) -> Result<()> {
         // The components compare their versions, and refuse a build without a date.
         told("buildDate", "1970-01-01T00:00:00Z"),
     ];
-    let new = folder.with_extension("new");
+    let new = places.cache().join(format!("kubernetes-{}-new", release.version));
     if new.exists() {
         fs::remove_dir_all(&new)?;
     }
@@ -74,4 +73,35 @@ fn build(places: &Places, release: Release, folder: &Path) -> Result<()> {
     fs::rename(&new, folder)?;
     fs::remove_dir_all(&work)?;
     Ok(())
+}
+
+/// The go.mod of another release: Go finds the indirect modules anew, and staging modules that the release
+/// does not have yet may not be replaced.
+fn manifest_for(release: Release, default: &str) -> String {
+    let versions = default
+        .replace(Release::DEFAULT.version, release.version)
+        .replace(Release::DEFAULT.staging, release.staging);
+    let absent = |line: &str| release.absent.iter().any(|module| line.contains(&format!("k8s.io/{module} ")));
+    versions
+        .lines()
+        .filter(|line| !line.ends_with("// indirect") && !absent(line))
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::manifest_for;
+    use crate::release::Release;
+
+    #[test]
+    fn another_release_has_its_own_manifest() {
+        let older = Release::named("1.35").unwrap();
+        let manifest = manifest_for(older, include_str!("../kubernetes/go.mod"));
+        assert!(manifest.contains("k8s.io/kubernetes v1.35.4\n"), "{manifest}");
+        assert!(manifest.contains("k8s.io/api => k8s.io/api v0.35.4\n"), "{manifest}");
+        for gone in ["0.36", "1.36", "indirect", "streaming"] {
+            assert!(!manifest.contains(gone), "{gone} in {manifest}");
+        }
+    }
 }

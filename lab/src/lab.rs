@@ -290,14 +290,24 @@ impl Lab {
         Node::all(&self.folder()).into_iter().map(|node| node.name).collect()
     }
 
-    /// Kills a component with SIGKILL and starts it again.
+    /// Kills a component with SIGKILL, if it runs, and starts it again.
     pub fn restart(&self, component: &str) -> Result<()> {
-        let file = self.folder().join(format!("restart-{component}"));
+        self.ask("restart", component)
+    }
+
+    /// Kills a component with SIGKILL and leaves it dead until `restart`.
+    pub fn stop(&self, component: &str) -> Result<()> {
+        self.ask("stop", component)
+    }
+
+    fn ask(&self, verb: &str, component: &str) -> Result<()> {
+        let file = self.folder().join(format!("{verb}-{component}"));
         fs::write(&file, "")?;
         let give_up = Instant::now() + Duration::from_secs(5);
         while file.exists() {
             if Instant::now() > give_up {
-                bail!("the lab did not restart {component}; known: {}", self.logs().join(", "));
+                fs::remove_file(&file)?;
+                bail!("the lab did not {verb} {component}; known: {}", self.logs().join(", "));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -321,18 +331,24 @@ impl Lab {
         names
     }
 
-    /// The last lines of every log, for a failure.
+    /// The last lines of every log, for a failure: a few of each component, and more of one that is dead.
     pub fn last_lines(&self) -> String {
-        let mut text = String::new();
+        let (mut alive, mut dead) = (String::new(), String::new());
         for name in self.logs() {
             let log = self.log(&name).unwrap_or_default();
             let lines: Vec<&str> = log.lines().collect();
-            text.push_str(&format!("── {name}\n"));
-            for line in &lines[lines.len().saturating_sub(5)..] {
+            let ended = fs::read_to_string(self.folder().join(format!("ended-{name}")));
+            let (text, title, shown) = match ended {
+                Ok(how) => (&mut dead, format!("{name}, which ended ({how})"), 20),
+                Err(_) => (&mut alive, name, 5),
+            };
+            text.push_str(&format!("── {title}\n"));
+            for line in &lines[lines.len().saturating_sub(shown)..] {
                 text.push_str(&format!("   {line}\n"));
             }
         }
-        text
+        // The dead last: what a failing test prints is read from its end.
+        alive + &dead
     }
 }
 

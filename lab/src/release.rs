@@ -11,9 +11,14 @@ pub struct Release {
     pub version: &'static str,
     /// Version of the staging modules.
     pub staging: &'static str,
+    /// Staging modules that the default release has and this one does not.
+    pub(crate) absent: &'static [&'static str],
 }
 
-const RELEASES: &[Release] = &[Release { name: "1.36", version: "v1.36.4", staging: "v0.36.4" }];
+const RELEASES: &[Release] = &[
+    Release { name: "1.36", version: "v1.36.4", staging: "v0.36.4", absent: &[] },
+    Release { name: "1.35", version: "v1.35.4", staging: "v0.35.4", absent: &["cri-streaming", "streaming"] },
+];
 
 impl Release {
     /// The release the tests run on.

@@ -43,7 +43,7 @@ pub(crate) fn lab(words: &[&str]) -> Result<()> {
             Ok(())
         }
         _ => bail!(
-            "usage: cargo xtask lab up [--kubernetes 1.36] [--nodes N] | fleet N | down | status | exec CMD… | kubeconfig | logs [COMPONENT]"
+            "usage: cargo xtask lab up [--kubernetes 1.36|1.35] [--nodes N] | fleet N | down | status | exec CMD… | kubeconfig | logs [COMPONENT]"
         ),
     }
 }
@@ -103,12 +103,12 @@ pub(crate) fn footprint() -> Result<BTreeSet<String>> {
         fs::read_dir("/proc")?.filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("comm")).ok());
     let ours = |name: &String| ["kube", "etcd", "containerd"].iter().any(|known| name.starts_with(known));
     add("process", programs.filter(ours).collect());
-    add("sysctl", settings("/proc/sys/vm") + &settings("/proc/sys/kernel") + &settings("/proc/sys/net/ipv4"));
+    add("sysctl", settings(Path::new("/proc/sys")));
     Ok(seen)
 }
 
-/// Every writable setting directly in a folder of /proc/sys.
-fn settings(folder: &str) -> String {
+/// Every writable setting below a folder of /proc/sys.
+fn settings(folder: &Path) -> String {
     /// Counters, random values, and what the kernel adjusts by itself.
     const MOVING: &[&str] = &[
         "ns_last_pid",
@@ -122,12 +122,16 @@ fn settings(folder: &str) -> String {
     ];
     let mut text = String::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        let writable =
-            entry.metadata().is_ok_and(|metadata| metadata.is_file() && !metadata.permissions().readonly());
-        if writable && !MOVING.contains(&name.as_str()) {
-            let value = fs::read_to_string(entry.path()).unwrap_or_default();
-            text.push_str(&format!("{folder}/{name} = {}\n", value.trim().replace('\n', " ")));
+        let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+        let Ok(metadata) = entry.metadata() else { continue };
+        if MOVING.contains(&name.as_str()) {
+            continue;
+        }
+        if metadata.is_dir() {
+            text.push_str(&settings(&path));
+        } else if !metadata.permissions().readonly() {
+            let value = fs::read_to_string(&path).unwrap_or_default();
+            text.push_str(&format!("{} = {}\n", path.display(), value.trim().replace('\n', " ")));
         }
     }
     text

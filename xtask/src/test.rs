@@ -87,6 +87,9 @@ fn cluster_suites(programs: Option<&Path>) -> Result<()> {
     }
     lab.down()?;
     result?;
+    // A second run right after the first.
+    lab.up(Release::DEFAULT, 1, &[])?;
+    lab.down()?;
     let after = lab::footprint()?;
     if before != after {
         bail!("the lab left something behind:\n{}", lab::difference(&before, &after));

@@ -14,6 +14,8 @@ const PURE: &[(&str, &[&str])] = &[
     ("formats", &["carve-gpu-model", "serde_json", "thiserror"]),
     ("gpu-host", &["carve-gpu-model", "serde", "serde-saphyr", "thiserror"]),
     ("planner", &["carve-gpu-model", "thiserror"]),
+    ("placement", &["carve-gpu-host", "carve-gpu-model", "thiserror"]),
+    ("slicing", &["carve-formats", "carve-gpu-host", "carve-gpu-model", "thiserror"]),
 ];
 
 /// A name that says nothing about what is in it.

@@ -27,6 +27,11 @@ pub enum ResourceNameError {
 }
 
 impl ResourceName {
+    /// `nvidia.com/gpu`, what a whole GPU is called unless something else was asked for.
+    pub fn gpu() -> Self {
+        ResourceName(format!("{PREFIX}gpu"))
+    }
+
     /// The whole name.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,0 +1,1 @@
+//! One MPS control daemon for each shared GPU or MIG device: started, limited, checked, kept alive.
