@@ -1,6 +1,8 @@
 //! What was typed. Nothing here acts; what it means is decided where it is used.
 
+use crate::agent::args::AgentArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// GPU slicing for Kubernetes, in one binary.
@@ -14,7 +16,7 @@ pub(crate) struct Cli {
 }
 
 /// Which GPUs to talk to.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct MachineArgs {
     /// Simulate a machine: a preset (p4d.24xlarge, h200, mixed, …), PRODUCT:COUNT, or a YAML file
     #[arg(long, global = true, env = "CARVE_MACHINE", value_name = "MACHINE")]
@@ -36,6 +38,21 @@ pub(crate) enum Verb {
     Mig(MigVerb),
     /// Check configuration files of the device plugin and of mig-parted
     Validate(ValidateArgs),
+    /// Run on a GPU node: offer devices to kubelet, label, cut by MIG, share by MPS, watch health
+    Agent(Box<AgentArgs>),
+    /// Called by container runtimes when a container with a GPU starts
+    #[command(hide = true)]
+    CdiHook(PassedOn),
+    /// Called by the agent to see what a CUDA program sees
+    #[command(hide = true)]
+    CudaProbe(PassedOn),
+}
+
+/// Arguments that another library reads.
+#[derive(Debug, Args)]
+pub(crate) struct PassedOn {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

@@ -40,6 +40,11 @@ impl Failure {
         Failure::new(message)
     }
 
+    /// A failure about which everything was said already.
+    pub(crate) fn silent() -> Self {
+        Failure::new("")
+    }
+
     /// Adds what to do about it.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -2,7 +2,9 @@
 //!
 //! stdout is data, stderr is talk. Exit codes: 0 done or yes, 1 refused, failed or no, 2 could not be read.
 
+mod agent;
 mod args;
+mod called;
 mod failure;
 mod gpus;
 mod input;
@@ -40,5 +42,8 @@ fn answer(cli: &Cli) -> Outcome {
         Verb::Gpus(args) => gpus::gpus(&machine::open(&cli.machine)?, args),
         Verb::Mig(verb) => mig::mig(&cli.machine, verb),
         Verb::Validate(args) => validate::validate(args),
+        Verb::Agent(args) => agent::agent(&cli.machine, args),
+        Verb::CdiHook(passed) => called::cdi_hook(&passed.words),
+        Verb::CudaProbe(passed) => called::cuda_probe(&passed.words),
     }
 }

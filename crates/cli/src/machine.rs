@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::input;
 use carve_gpu_host::{GpuHost, Machine};
 use carve_mig_manager::StateDir;
-use carve_nvml::{Nvml, OpenError};
+use carve_nvml::{Nvml, NvmlPaths, OpenError};
 use carve_sim_store::SharedMachine;
 use std::path::{Path, PathBuf};
 
@@ -48,6 +48,37 @@ pub(crate) fn open(args: &MachineArgs) -> Result<Chosen, Failure> {
             Err(error) => Err(not_usable(&error)),
         },
     }
+}
+
+/// Opens the machine for the agent, which runs unattended: nothing is simulated unless that was asked for.
+pub(crate) fn open_for_agent(args: &MachineArgs, driver_root: &Path) -> Result<Box<dyn GpuHost>, String> {
+    let text = |failure: Failure| failure.message;
+    match (&args.machine, &args.nvml) {
+        (Some(_), Some(_)) => {
+            Err("--machine simulates and --nvml names a driver library; give one of them".to_owned())
+        }
+        (Some(machine), None) => {
+            simulated(args, machine, "as asked for").map(|chosen| chosen.host).map_err(text)
+        }
+        (None, library) => {
+            let within = library.clone().or_else(|| library_under(driver_root));
+            let paths = NvmlPaths { library: within, ..NvmlPaths::default() };
+            let host = Nvml::open_at(paths).map_err(|error| text(Failure::of(&error)))?;
+            Ok(Box::new(host))
+        }
+    }
+}
+
+/// The driver library under a root that is mounted into the agent's container.
+fn library_under(root: &Path) -> Option<PathBuf> {
+    let folders = [
+        "usr/lib64",
+        "usr/lib/x86_64-linux-gnu",
+        "usr/lib/aarch64-linux-gnu",
+        "lib64",
+        "lib/x86_64-linux-gnu",
+    ];
+    folders.iter().map(|folder| root.join(folder).join("libnvidia-ml.so.1")).find(|path| path.exists())
 }
 
 fn real(args: &MachineArgs, library: Option<&Path>) -> Result<Chosen, OpenError> {

@@ -1,1 +1,34 @@
-//! A stand-in for libcuda.so.1 on simulated machines.
+//! `libcuda.so.1` with simulated GPUs inside: as much of CUDA's driver interface as carve's probes use.
+//!
+//! The machine is the one that the simulated NVML shows. Settings come from the environment at `cuInit`:
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `CARVE_SIM_MACHINE`, `CARVE_SIM_STATE` | the machine, as for the simulated `libnvidia-ml.so.1` |
+//! | `CUDA_VISIBLE_DEVICES` | which devices this process sees, by index or UUID |
+//! | `CUDA_MPS_PIPE_DIRECTORY` | limits of an MPS client stand in its file `carve-sim-limits` |
+//! | `CARVE_SIM_CUDA_FAULT` | `wrong-sum`, `launch-fails` or `hang` |
+//!
+//! Device memory is bookkeeping with pages of host memory behind what was written; addresses are numbers that are
+//! never followed. The one kernel that can run is `vector_add`, on the CPU. All exported symbols stand in
+//! [`symbols`]; everything unsafe about C's pointers is in [`abi`].
+#![allow(
+    unsafe_code,
+    reason = "exporting C symbols and writing through C's pointers is what this crate is for"
+)]
+#![allow(non_snake_case, reason = "CUDA names its functions so")]
+
+mod abi;
+mod context;
+mod device;
+mod error;
+mod handle;
+mod launch;
+mod limits;
+mod memory;
+mod module;
+mod pages;
+mod session;
+mod settings;
+mod symbols;
+mod visible;

@@ -6,6 +6,7 @@
 //! Nothing here reads a file, the environment or a clock.
 #![warn(clippy::disallowed_methods)]
 
+pub mod cdi;
 pub mod device_plugin;
 pub mod diagnostic;
 mod go_json;

@@ -20,6 +20,8 @@ pub enum Verb {
     Processes,
     /// [`crate::GpuHost::link`]
     Link,
+    /// [`crate::GpuHost::fabric`]
+    Fabric,
     /// [`crate::GpuHost::next_event`]
     NextEvent,
     /// [`crate::GpuHost::mig_mode`]
@@ -50,13 +52,14 @@ pub enum Verb {
 
 impl Verb {
     /// Every verb with its written name.
-    pub const ALL: [(Verb, &'static str); 19] = [
+    pub const ALL: [(Verb, &'static str); 20] = [
         (Verb::Driver, "driver"),
         (Verb::Gpus, "gpus"),
         (Verb::Memory, "memory"),
         (Verb::Utilisation, "utilisation"),
         (Verb::Processes, "processes"),
         (Verb::Link, "link"),
+        (Verb::Fabric, "fabric"),
         (Verb::NextEvent, "next-event"),
         (Verb::MigMode, "mig-mode"),
         (Verb::SetMigMode, "set-mig-mode"),

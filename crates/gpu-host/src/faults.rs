@@ -1,7 +1,7 @@
 //! Makes any host fail at a chosen verb: with an error, or by the death of the process.
 
 use crate::{
-    ComputeInstance, Driver, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError, HostFailure,
+    ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError, HostFailure,
     HostResult, Link, MemoryUse, MigDevice, MigMode, ModeOutcome, Utilisation, Verb,
 };
 use carve_gpu_model::{
@@ -225,6 +225,10 @@ impl<H: GpuHost> GpuHost for FaultInjectingHost<H> {
 
     fn link(&self, from: GpuIndex, to: GpuIndex) -> HostResult<Link> {
         self.ask(Verb::Link, Some(from), |host| host.link(from, to))
+    }
+
+    fn fabric(&self, gpu: GpuIndex) -> HostResult<Option<Fabric>> {
+        self.ask(Verb::Fabric, Some(gpu), |host| host.fabric(gpu))
     }
 
     fn next_event(&mut self, wait: Duration) -> HostResult<Option<GpuEvent>> {

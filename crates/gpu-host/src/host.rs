@@ -1,8 +1,8 @@
 //! The trait behind which a machine's GPUs live.
 
 use crate::{
-    ComputeInstance, Driver, Gpu, GpuEvent, GpuInstance, GpuProcess, HostResult, Link, MemoryUse, MigDevice,
-    MigMode, ModeOutcome, Utilisation,
+    ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuInstance, GpuProcess, HostResult, Link, MemoryUse,
+    MigDevice, MigMode, ModeOutcome, Utilisation,
 };
 use carve_gpu_model::{
     ComputeInstanceId, ComputeProfile, ComputeProfileIndex, GpuIndex, GpuInstanceId, Placement, ProfileId,
@@ -32,6 +32,9 @@ pub trait GpuHost {
 
     /// How two GPUs are connected.
     fn link(&self, from: GpuIndex, to: GpuIndex) -> HostResult<Link>;
+
+    /// Where the GPU belongs in a fabric over several machines, or `None` while it belongs to none.
+    fn fabric(&self, gpu: GpuIndex) -> HostResult<Option<Fabric>>;
 
     /// The next event, or `None` when the time is up.
     fn next_event(&mut self, wait: Duration) -> HostResult<Option<GpuEvent>>;

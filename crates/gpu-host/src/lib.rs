@@ -7,6 +7,7 @@
 
 mod capabilities;
 mod error;
+mod fabric;
 mod facts;
 mod faults;
 mod host;
@@ -17,6 +18,7 @@ pub use capabilities::{
     MIG_CONFIG_MINOR, MIG_MONITOR_MINOR, compute_instance_minor, gpu_instance_minor, mig_minors,
 };
 pub use error::{HostError, HostFailure, HostResult, ParseFailureError, ParseVerbError, Verb};
+pub use fabric::{CliqueId, ClusterUuid, Fabric, ParseClusterError};
 pub use facts::{
     ComputeInstance, Driver, Gpu, GpuEvent, GpuInstance, GpuProcess, Link, MemoryUse, MigDevice, MigMode,
     ModeOutcome, PciPath, ProcessKind, Utilisation,

@@ -199,6 +199,33 @@ fn links_follow_numa_nodes_and_nvlink() {
 }
 
 #[test]
+fn a_fabric_belongs_to_its_group_and_lost_gpus_tell_nothing() {
+    let text = "name: rack
+gpus:
+- product: gb200-186gb
+  count: 2
+  fabric: {cluster: 00112233-4455-6677-8899-AABBCCDDEEFF, clique: 32766}
+- product: t4";
+    let mut host = SimulatedHost::new(Machine::parse(text).unwrap());
+    let fabric = host.fabric(GpuIndex(1)).unwrap().unwrap();
+    assert_eq!(format!("{}.{}", fabric.cluster, fabric.clique), "00112233-4455-6677-8899-aabbccddeeff.32766");
+    assert_eq!(host.fabric(GpuIndex(2)).unwrap(), None);
+    assert_eq!(failure(host.fabric(GpuIndex(3))), HostFailure::InvalidArgument);
+    host.lose(GpuIndex(0));
+    assert_eq!(failure(host.fabric(GpuIndex(0))), HostFailure::GpuLost);
+    let written = serde_json::to_string(host.state()).unwrap();
+    let back = SimulatedHost::from_state(serde_json::from_str(&written).unwrap());
+    assert_eq!(back.fabric(GpuIndex(1)).unwrap(), Some(fabric));
+    let planned =
+        FaultInjectingHost::new(back, "fabric:1:before:999".parse().unwrap(), |_| HostFailure::Timeout);
+    assert_eq!(planned.fabric(GpuIndex(1)).unwrap_err().verb, Verb::Fabric);
+    assert_eq!(planned.fabric(GpuIndex(1)).unwrap(), Some(fabric));
+
+    let wrong = Machine::parse(&text.replace("00112233-", "")).unwrap_err();
+    assert!(wrong.to_string().contains("not the UUID of a fabric"), "{wrong}");
+}
+
+#[test]
 fn state_survives_being_written_and_read() {
     let mut host = cuttable("h200");
     host.create_gpu_instance(GPU, ProfileId(9), None).unwrap();

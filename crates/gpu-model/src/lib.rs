@@ -18,6 +18,7 @@ mod profile_name;
 mod slot_choice;
 mod table;
 mod units;
+pub mod xid;
 
 pub use compute::{ComputeProfile, ComputeProfileIndex};
 pub use enumerate::{Census, MaximalGeometry};
@@ -34,3 +35,4 @@ pub use profile::{Engine, Engines, GpuProfile, ProfileId, ProfileIndex};
 pub use profile_name::{AttributeError, FieldError, ProfileName, ProfileNameError};
 pub use table::{Placed, ProfileSlot, ProfileTable, ReportedProfile, UnknownProfile};
 pub use units::{Bytes, Mebibytes};
+pub use xid::{Xid, XidClass, XidEntry};

@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::UnixListenerStream;
@@ -57,19 +58,33 @@ impl Socket {
         }
     }
 
-    /// Serves until `stop` is done; then the file goes, and the calls under way are let finish.
+    /// Serves until `stop` is done; then the file goes, and the calls under way may finish for a moment.
     pub async fn serve(self, router: Router, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
         let Socket { listener, file } = self;
         let accepted = UnixListenerStream::new(listener).map(|stream| stream.map(LocalAuthority::new));
+        let (told, drain) = tokio::sync::oneshot::channel();
         // While the listener lives no other file can have its identity, so the file goes first.
         let stopped = async {
             stop.await;
             file.remove();
+            let _ = told.send(());
         };
-        let served = router.serve_with_incoming_shutdown(accepted, stopped).await;
-        served.map_err(|source| ServeError::Serve { path: file.path.clone(), source })
+        let served = router.serve_with_incoming_shutdown(accepted, stopped);
+        let drained = async {
+            if drain.await.is_err() {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(DRAINING).await;
+        };
+        tokio::select! {
+            served = served => served.map_err(|source| ServeError::Serve { path: file.path.clone(), source }),
+            () = drained => Ok(()),
+        }
     }
 }
+
+/// How long calls may take to finish once the server is told to stop; a watch that nobody ends would last for ever.
+const DRAINING: Duration = Duration::from_secs(2);
 
 impl File {
     /// Removes the file unless another process has put its own socket there since.

@@ -233,6 +233,12 @@ fn change(
     if plan.is_empty() {
         return Ok(());
     }
+    save(state_dir, gpus)?;
+    change_saved(host, state_dir, label, plan, options, progress)
+}
+
+/// Takes the checkpoint that goes before every change.
+pub(crate) fn save(state_dir: &StateDir, gpus: &[GpuState]) -> Result<(), ApplyError> {
     let saved = checkpoint(gpus)?;
     let path = state_dir.last_checkpoint();
     write_whole(&path, saved.as_bytes()).map_err(|source| JournalError::Io {
@@ -240,6 +246,18 @@ fn change(
         path,
         source,
     })?;
+    Ok(())
+}
+
+/// Journal, change, verify; on failure the old layout comes back.
+pub(crate) fn change_saved(
+    host: &mut dyn GpuHost,
+    state_dir: &StateDir,
+    label: &str,
+    plan: &Plan,
+    options: ApplyOptions,
+    progress: &mut dyn Progress,
+) -> Result<(), ApplyError> {
     let changes = plan.gpus.iter().filter(|gpu| !gpu.is_empty());
     let changes = changes
         .map(|gpu| (gpu.uuid.clone(), Change { before: gpu.before.clone(), after: gpu.after.clone() }));
@@ -301,7 +319,7 @@ fn bring_to(
         .map_err(|cause| ApplyError::RolledBack { cause })
 }
 
-fn recover_locked(
+pub(crate) fn recover_locked(
     host: &mut dyn GpuHost,
     state_dir: &StateDir,
     progress: &mut dyn Progress,

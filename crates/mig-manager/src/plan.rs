@@ -140,9 +140,8 @@ impl std::fmt::Display for Users<'_> {
 pub fn plan(target: &Target, gpus: &[GpuState], mode_only: bool) -> Result<Plan, Vec<PlanError>> {
     let mut plan = Plan { gpus: Vec::new(), skipped: target.skipped.clone() };
     let mut errors = Vec::new();
-    for state in gpus {
-        let Some(wanted) = target.gpus.get(&state.gpu.index) else { continue };
-        match plan_gpu(wanted, state, mode_only) {
+    for (_, planned) in plan_each(target, gpus, mode_only) {
+        match planned {
             Ok(gpu) => plan.gpus.push(gpu),
             Err(error) => errors.push(error),
         }
@@ -150,7 +149,17 @@ pub fn plan(target: &Target, gpus: &[GpuState], mode_only: bool) -> Result<Plan,
     if errors.is_empty() { Ok(plan) } else { Err(errors) }
 }
 
-fn plan_gpu(wanted: &GpuTarget, state: &GpuState, mode_only: bool) -> Result<GpuPlan, PlanError> {
+/// The way of each GPU that a target names, or why it has none.
+pub(crate) fn plan_each(
+    target: &Target,
+    gpus: &[GpuState],
+    mode_only: bool,
+) -> Vec<(GpuIndex, Result<GpuPlan, PlanError>)> {
+    let named = gpus.iter().filter_map(|state| Some((target.gpus.get(&state.gpu.index)?, state)));
+    named.map(|(wanted, state)| (state.gpu.index, plan_gpu(wanted, state, mode_only))).collect()
+}
+
+pub(crate) fn plan_gpu(wanted: &GpuTarget, state: &GpuState, mode_only: bool) -> Result<GpuPlan, PlanError> {
     let enable = matches!(wanted, GpuTarget::Enabled { .. });
     let none = Vec::new();
     let instances = match wanted {

@@ -180,6 +180,16 @@ impl fmt::Display for Tried<'_> {
 
 /// What the entries of a config ask of the GPUs that are here, or everything that is wrong with it.
 pub fn resolve(config: &str, entries: &[ConfigEntry], gpus: &[GpuState]) -> Result<Target, Vec<Refusal>> {
+    let (target, refusals) = resolve_each(config, entries, gpus);
+    if refusals.is_empty() { Ok(target) } else { Err(refusals) }
+}
+
+/// What the entries of a config ask of the GPUs for which they make sense, and what is wrong with the rest.
+pub(crate) fn resolve_each(
+    config: &str,
+    entries: &[ConfigEntry],
+    gpus: &[GpuState],
+) -> (Target, Vec<Refusal>) {
     let mut target = Target::default();
     let mut from: BTreeMap<GpuIndex, Place> = BTreeMap::new();
     let mut refusals = Vec::new();
@@ -224,7 +234,7 @@ pub fn resolve(config: &str, entries: &[ConfigEntry], gpus: &[GpuState]) -> Resu
                 .collect(),
         });
     }
-    if refusals.is_empty() { Ok(target) } else { Err(refusals) }
+    (target, refusals)
 }
 
 /// Adds a refusal; the same one for a GPU of the same kind joins the earlier.

@@ -21,6 +21,7 @@ mod abi;
 mod compute_instance;
 mod device;
 mod event;
+mod fabric;
 mod gpu_instance;
 mod handle;
 mod memory;

@@ -81,8 +81,6 @@ not_supported! {
     nvmlDeviceGetFieldValues
     nvmlDeviceGetGpcClkMinMaxVfOffset
     nvmlDeviceGetGpcClkVfOffset
-    nvmlDeviceGetGpuFabricInfo
-    nvmlDeviceGetGpuFabricInfoV
     nvmlDeviceGetGpuMaxPcieLinkGeneration
     nvmlDeviceGetGpuOperationMode
     nvmlDeviceGetGridLicensableFeatures

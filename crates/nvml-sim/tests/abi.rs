@@ -7,8 +7,9 @@ mod built;
 
 use libloading::Library;
 use nvml_wrapper_sys::bindings::{
-    nvmlComputeInstanceProfileInfo_t, nvmlEventData_t, nvmlGpuInstanceInfo_t, nvmlGpuInstancePlacement_t,
-    nvmlGpuInstanceProfileInfo_t, nvmlGpuInstanceProfileInfo_v3_t, nvmlMemory_t, nvmlPciInfo_t,
+    nvmlComputeInstanceProfileInfo_t, nvmlEventData_t, nvmlGpuFabricInfo_t, nvmlGpuFabricInfo_v2_t,
+    nvmlGpuFabricInfo_v3_t, nvmlGpuInstanceInfo_t, nvmlGpuInstancePlacement_t, nvmlGpuInstanceProfileInfo_t,
+    nvmlGpuInstanceProfileInfo_v3_t, nvmlMemory_t, nvmlPciInfo_t,
 };
 use std::ffi::{CString, c_char};
 use std::os::unix::process::ExitStatusExt;
@@ -409,6 +410,57 @@ fn child_threads() {
         assert_eq!(c!(library, nvmlEventSetFree(set => Handle)), 0);
         assert_eq!(c!(library, nvmlEventSetFree(set => Handle)), 2);
     });
+}
+
+#[test]
+fn a_fabric_is_told_in_every_form() {
+    let dir = tempfile::tempdir().unwrap();
+    let machine = dir.path().join("rack.yaml");
+    let text = "name: rack
+gpus:
+- {product: gb200-186gb, fabric: {cluster: 00112233-4455-6677-8899-aabbccddeeff, clique: 7}}
+- {product: t4}";
+    std::fs::write(&machine, text).unwrap();
+    passes("child_fabric", &[("CARVE_SIM_MACHINE", machine.to_str().unwrap())]);
+}
+
+#[test]
+#[ignore = "run as a child process"]
+fn child_fabric() {
+    const DONE: u8 = 3;
+    let library = started();
+    let (member, loner) = (gpu(&library, 0), gpu(&library, 1));
+    let cluster: [u8; 16] = std::array::from_fn(|position| position as u8 * 0x11);
+    let mut first: nvmlGpuFabricInfo_t = zeroed();
+    let code =
+        c!(library, nvmlDeviceGetGpuFabricInfo(member => Handle, &mut first => *mut nvmlGpuFabricInfo_t));
+    assert_eq!(
+        (code, first.clusterUuid, first.cliqueId, first.state, first.status),
+        (0, cluster, 7, DONE, 0)
+    );
+    let mut second: nvmlGpuFabricInfo_v2_t = zeroed();
+    second.version = size_of::<nvmlGpuFabricInfo_v2_t>() as u32 | 2 << 24;
+    let code = c!(library, nvmlDeviceGetGpuFabricInfoV(member => Handle, &mut second => *mut nvmlGpuFabricInfo_v2_t));
+    assert_eq!((code, second.clusterUuid, second.cliqueId, second.state), (0, cluster, 7, DONE));
+    let mut third: nvmlGpuFabricInfo_v3_t = zeroed();
+    third.version = size_of::<nvmlGpuFabricInfo_v3_t>() as u32 | 3 << 24;
+    let code =
+        c!(library, nvmlDeviceGetGpuFabricInfoV(member => Handle, &mut third => *mut nvmlGpuFabricInfo_v3_t));
+    assert_eq!(
+        (code, third.clusterUuid, third.cliqueId, third.state, third.healthSummary),
+        (0, cluster, 7, DONE, 1)
+    );
+    let code =
+        c!(library, nvmlDeviceGetGpuFabricInfoV(loner => Handle, &mut third => *mut nvmlGpuFabricInfo_v3_t));
+    assert_eq!(code, 3);
+    third.version += 1;
+    let code =
+        c!(library, nvmlDeviceGetGpuFabricInfoV(member => Handle, &mut third => *mut nvmlGpuFabricInfo_v3_t));
+    assert_eq!(code, 25);
+    let nowhere = null_mut::<nvmlGpuFabricInfo_v3_t>();
+    let code =
+        c!(library, nvmlDeviceGetGpuFabricInfoV(member => Handle, nowhere => *mut nvmlGpuFabricInfo_v3_t));
+    assert_eq!(code, 2);
 }
 
 #[test]

@@ -18,6 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("utilisation {:?}", host.utilisation(gpu.index));
         println!("processes {:?}", host.processes(gpu.index));
         println!("MIG mode {:?}", host.mig_mode(gpu.index));
+        println!("fabric {:?}", host.fabric(gpu.index));
         match host.profile_table(gpu.index) {
             Ok(table) => {
                 for profile in table.profiles() {

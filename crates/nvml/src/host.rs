@@ -4,7 +4,7 @@ use crate::call::{Answer, Calls, Device};
 use crate::events::Watch;
 use crate::open::{self, NvmlPaths, OpenError};
 use carve_gpu_host::{
-    ComputeInstance, Driver, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError, HostFailure,
+    ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError, HostFailure,
     HostResult, Link, MemoryUse, MigDevice, MigMode, ModeOutcome, Utilisation, Verb,
 };
 use carve_gpu_model::{
@@ -112,6 +112,10 @@ impl GpuHost for Nvml {
 
     fn link(&self, from: GpuIndex, to: GpuIndex) -> HostResult<Link> {
         of(Verb::Link, from, self.link_between(from, to))
+    }
+
+    fn fabric(&self, gpu: GpuIndex) -> HostResult<Option<Fabric>> {
+        of(Verb::Fabric, gpu, self.device(gpu).and_then(|device| self.fabric_of(device)))
     }
 
     fn next_event(&mut self, wait: Duration) -> HostResult<Option<GpuEvent>> {

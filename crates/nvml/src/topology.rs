@@ -1,9 +1,9 @@
-//! The way between two GPUs: over PCI, and by NVLink directly or through switches.
+//! The ways between GPUs: over PCI, by NVLink directly or through switches, and in a fabric over several machines.
 
 use crate::Nvml;
 use crate::call::{Answer, Device};
 use crate::facts::address;
-use carve_gpu_host::{HostFailure, Link, PciPath};
+use carve_gpu_host::{CliqueId, ClusterUuid, Fabric, HostFailure, Link, PciPath};
 use carve_gpu_model::{GpuIndex, PciAddress};
 
 /// NVML's own limit.
@@ -33,6 +33,14 @@ impl Nvml {
             _ => PciPath::AcrossNodes,
         };
         Ok(Link { pci, nvlinks: self.nvlinks(a, b)? })
+    }
+
+    /// A GPU belongs to a fabric once the fabric manager has taken it in without an error.
+    pub(crate) fn fabric_of(&self, device: Device) -> Answer<Option<Fabric>> {
+        let membership = absent_is(self.calls.fabric(device).map(Some), None)?;
+        Ok(membership.filter(|told| told.taken_in).and_then(|told| {
+            Some(Fabric { cluster: ClusterUuid::new(told.cluster)?, clique: CliqueId(told.clique) })
+        }))
     }
 
     /// Through switches, as many links lead from one to the other as the one with fewer has.

@@ -27,6 +27,7 @@ fn compare(ours: &dyn GpuHost, theirs: &dyn GpuHost) {
         assert_eq!(ours.memory(gpu), theirs.memory(gpu));
         assert_eq!(ours.utilisation(gpu), theirs.utilisation(gpu));
         assert_eq!(ours.processes(gpu), theirs.processes(gpu));
+        assert_eq!(ours.fabric(gpu), theirs.fabric(gpu));
         assert_eq!(ours.mig_mode(gpu), theirs.mig_mode(gpu));
         assert_eq!(ours.profile_table(gpu).map(figures), theirs.profile_table(gpu).map(figures));
         assert_eq!(ours.gpu_instances(gpu), theirs.gpu_instances(gpu));
@@ -120,9 +121,14 @@ fn write_numa_nodes(machine: &SharedMachine, pci_devices: &Path) {
 }
 
 fn in_a_process_of_its_own(test: &str, machine: &str) {
+    on_machine(test, Machine::named(machine).unwrap());
+}
+
+fn on_machine(test: &str, machine: Machine) {
+    let name = machine.name().to_owned();
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("state.json");
-    let shared = SharedMachine::open(&state, Machine::named(machine).unwrap()).unwrap();
+    let shared = SharedMachine::open(&state, machine).unwrap();
     write_numa_nodes(&shared, &dir.path().join("pci"));
     // Built here once rather than by every child.
     built::library();
@@ -133,7 +139,7 @@ fn in_a_process_of_its_own(test: &str, machine: &str) {
         .output()
         .unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{test} on {machine}: {told}");
+    assert!(output.status.success(), "{test} on {name}: {told}");
 }
 
 /// The machine of a child process, with the directory of its PCI devices; `None` in an ordinary test run.
@@ -173,6 +179,30 @@ fn child_looks_and_cuts() {
         assert_eq!(ours.set_mig_mode(gpu.index, false).unwrap_err().failure, HostFailure::InUse);
         ours.destroy_gpu_instance(gpu.index, instance.id).unwrap();
     }
+}
+
+#[test]
+fn a_fabric_over_several_machines_comes_through() {
+    let text = "name: rack
+gpus:
+- product: gb200-186gb
+  count: 2
+  fabric: {cluster: 00112233-4455-6677-8899-aabbccddeeff, clique: 7}
+- product: t4";
+    on_machine("child_sees_the_fabric", Machine::parse(text).unwrap());
+}
+
+#[test]
+#[ignore = "run as a child process"]
+fn child_sees_the_fabric() {
+    let Some((mut theirs, pci)) = given() else { return };
+    let ours = open(&pci);
+    assert_eq!(ours.fabric(GpuIndex(1)).unwrap().unwrap().clique.0, 7);
+    assert_eq!(ours.fabric(GpuIndex(2)).unwrap(), None);
+    compare(&ours, &theirs);
+    theirs.change_world(|host| host.lose(GpuIndex(0))).unwrap();
+    assert_eq!(ours.fabric(GpuIndex(0)).unwrap_err().failure, HostFailure::GpuLost);
+    compare(&ours, &theirs);
 }
 
 #[test]

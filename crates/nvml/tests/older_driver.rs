@@ -16,6 +16,7 @@ typedef unsigned int u; typedef unsigned long long ull;
 typedef struct { char legacy[16]; u domain, bus, device, id, subsystem; char bus_id[32]; } pci;
 typedef struct { ull total, free, used; } memory;
 typedef struct { u pid; ull used; } process;
+typedef struct { unsigned char cluster[16]; u status, clique; unsigned char state; } fabric;
 static int here;
 u nvmlInit_v2(void) { return INIT; }
 u nvmlShutdown(void) { return 0; }
@@ -35,6 +36,16 @@ u nvmlDeviceGetComputeRunningProcesses(void *d, u *n, process *p) {
     if (*n < have) { *n = have; return 7; }
     for (u i = 0; i < have; i++) { p[i].pid = i == 100 ? 42 : i; p[i].used = i == 7 ? ~0ULL : 5; }
     *n = have; return 0;
+}
+u nvmlDeviceGetGpuFabricInfo(void *d, fabric *f) {
+    /* On the way, failed, on its own, and at last a member. */
+    static int asked;
+    memset(f, 0, sizeof *f);
+    f->state = asked == 0 ? 2 : 3;
+    f->status = asked == 1 ? 999 : 0;
+    f->cluster[15] = asked == 2 ? 0 : 0xAB;
+    f->clique = 5;
+    asked++; return 0;
 }
 "#;
 
@@ -88,6 +99,11 @@ fn first_versions_serve_and_the_rest_says_that_it_is_missing() {
     missing(host.set_mig_mode(GPU, true).unwrap_err().failure);
     missing(host.create_gpu_instance(GPU, ProfileId(19), None).unwrap_err().failure);
     assert_eq!(host.memory(GpuIndex(1)).unwrap_err().failure, HostFailure::GpuLost);
+    for _ in 0..3 {
+        assert_eq!(host.fabric(GPU).unwrap(), None);
+    }
+    let fabric = host.fabric(GPU).unwrap().unwrap();
+    assert_eq!(format!("{}.{}", fabric.cluster, fabric.clique), "00000000-0000-0000-0000-0000000000ab.5");
     let started = Instant::now();
     assert_eq!(host.next_event(Duration::from_millis(30)).unwrap(), None);
     assert!(started.elapsed() >= Duration::from_millis(30), "waits even though nothing can come");

@@ -4,7 +4,7 @@ use crate::StoreError;
 use crate::file::{self, Reading, Stamp};
 use crate::lock::Lock;
 use carve_gpu_host::{
-    ComputeInstance, Driver, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError, HostFailure,
+    ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError, HostFailure,
     HostResult, Link, Machine, MemoryUse, MigDevice, MigMode, ModeOutcome, SimulatedHost, SimulatedState,
     Utilisation, Verb,
 };
@@ -212,6 +212,10 @@ impl GpuHost for SharedMachine {
 
     fn link(&self, from: GpuIndex, to: GpuIndex) -> HostResult<Link> {
         self.ask(Verb::Link, from, |host| host.link(from, to))
+    }
+
+    fn fabric(&self, gpu: GpuIndex) -> HostResult<Option<Fabric>> {
+        self.ask(Verb::Fabric, gpu, |host| host.fabric(gpu))
     }
 
     /// Which events were handed out is this process's own memory: nothing is written, and the lock is held only

@@ -1,8 +1,9 @@
 //! What a container gets with the devices that kubelet chose for it.
 
-use crate::{Device, DeviceIds, DeviceList, Mechanism, PartId, Resource, Settings};
+use crate::{Device, DeviceIds, DeviceList, FlatEdits, Mechanism, PartId, Resource, Settings};
 use carve_formats::device_plugin::ResourceName;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// Everything a container is given.
@@ -47,6 +48,8 @@ pub struct AnswerContext {
     pub control_nodes: Vec<String>,
     /// Tells one answer from another in annotations.
     pub id: String,
+    /// What containers get where their runtime does not read CDI files.
+    pub flat: Option<Arc<FlatEdits>>,
 }
 
 /// Why a request is refused. NVIDIA's words where it refuses the same.
@@ -187,6 +190,11 @@ fn towards_container(device: &Device, settings: &Settings) -> String {
 }
 
 fn name_for_cdi(devices: &[&Device], settings: &Settings, context: &AnswerContext, answer: &mut Answer) {
+    if let Some(flat) = &context.flat {
+        let names: Vec<String> =
+            distinct(devices).iter().map(|device| towards_container(device, settings)).collect();
+        return flat.add(&names, answer);
+    }
     let named = |class: &str, name: &str| format!("{CDI_VENDOR}/{class}={name}");
     let mut names: Vec<String> =
         distinct(devices).iter().map(|device| named("gpu", &towards_container(device, settings))).collect();

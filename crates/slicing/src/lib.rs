@@ -6,8 +6,14 @@
 #![warn(clippy::disallowed_methods)]
 
 mod answer;
+pub mod cdi;
 mod device;
+mod flat;
+pub mod health;
+mod held;
+mod labels;
 mod minors;
+pub mod mps;
 mod node;
 mod offer;
 mod selection;
@@ -15,6 +21,12 @@ mod settings;
 
 pub use answer::{Answer, AnswerContext, AnswerError, DeviceNode, Mount, answer};
 pub use device::{Device, DeviceId, Mechanism, PartId, Share};
+pub use flat::{FlatEdits, flat_edits};
+pub use held::{Held, Holder, withheld};
+pub use labels::{
+    LabelFacts, LabelOptions, NODE_FEATURE_NODE_LABEL, ParsePciClassError, PciClass, ShortConfigError, Vgpu,
+    VgpuHost, feature_file, labels, node_feature_name,
+};
 pub use minors::MigMinors;
 pub use node::{NodeGpu, NodeGpus, NodeMig};
 pub use offer::{Offer, OfferError, Resource, offer};

@@ -2,7 +2,7 @@
 
 use crate::{MigMinors, PartId};
 use carve_gpu_host::{Driver, Gpu, GpuHost, HostFailure, HostResult, MigDevice};
-use carve_gpu_model::{CapabilityMinor, GpuIndex, ProfileName};
+use carve_gpu_model::{Bytes, CapabilityMinor, GpuIndex, ProfileName};
 
 /// What is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct NodeGpus {
 pub struct NodeGpu {
     /// What does not change about it.
     pub gpu: Gpu,
+    /// Memory the driver keeps for itself.
+    pub reserved: Bytes,
     /// Whether MIG is on.
     pub mig_enabled: bool,
     /// Its MIG devices, in the driver's order.
@@ -43,7 +45,8 @@ impl NodeGpus {
         let driver = host.driver()?;
         let mut gpus = Vec::new();
         for gpu in host.gpus()? {
-            let mut node = NodeGpu { gpu, mig_enabled: false, migs: Vec::new(), lost: false };
+            let mut node =
+                NodeGpu { gpu, reserved: Bytes(0), mig_enabled: false, migs: Vec::new(), lost: false };
             match read_mig(host, minors, &mut node) {
                 Ok(()) => {}
                 Err(error) if error.failure == HostFailure::GpuLost => node.lost = true,
@@ -99,7 +102,7 @@ impl NodeMig {
 fn read_mig(host: &dyn GpuHost, minors: &MigMinors, node: &mut NodeGpu) -> HostResult<()> {
     let index = node.gpu.index;
     // Asked first because every driver answers it for a GPU that is there, and says so for one that is lost.
-    host.memory(index)?;
+    node.reserved = host.memory(index)?.reserved;
     node.mig_enabled = host.mig_mode(index)?.is_some_and(|mode| mode.current);
     if !node.mig_enabled {
         return Ok(());

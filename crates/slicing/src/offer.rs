@@ -27,6 +27,9 @@ pub struct Resource {
     pub one_share_each: bool,
 }
 
+/// Eight GPUs with this many shares each are a list of a few hundred kilobytes; much more and kubelet takes no list at all.
+pub(crate) const MOST_REPLICAS: u64 = 8192;
+
 /// Why nothing can be offered.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum OfferError {
@@ -84,6 +87,14 @@ pub enum OfferError {
         /// The rule that came second.
         second: String,
     },
+    /// More shares than kubelet could ever list.
+    #[error("sharing: {rule} asks for {replicas} replicas of each device; {most} are the most", most = MOST_REPLICAS)]
+    TooManyReplicas {
+        /// The rule.
+        rule: String,
+        /// What it asks for.
+        replicas: u64,
+    },
     /// A rule chooses a device that is not there.
     #[error("sharing: {rule} chooses device '{device}', which {resource} does not have")]
     NoSuchDevice {
@@ -110,7 +121,9 @@ impl OfferError {
             OfferError::PartialInstance { .. } | OfferError::NoPattern { .. } => {
                 Some("does not match any resource patterns")
             }
-            OfferError::SharedTwice { .. } | OfferError::NoSuchDevice { .. } => None,
+            OfferError::SharedTwice { .. }
+            | OfferError::NoSuchDevice { .. }
+            | OfferError::TooManyReplicas { .. } => None,
         }
     }
 }

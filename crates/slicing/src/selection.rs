@@ -1,6 +1,6 @@
 //! Which part is shared how: the sharing rules of a configuration, put on the parts of a node.
 
-use crate::offer::{Named, OfferError};
+use crate::offer::{MOST_REPLICAS, Named, OfferError};
 use crate::{Mechanism, PartId, Settings, Share};
 use carve_formats::device_plugin::{
     DeviceRef, DeviceRefKind, ReplicatedDevices, ReplicatedResource, ReplicatedResources, ResourceName,
@@ -42,6 +42,9 @@ pub(crate) fn shares(
                 Mechanism::Mps => format!("sharing.mps.resources[{position}]"),
                 _ => format!("sharing.timeSlicing.resources[{position}]"),
             };
+            if rule.replicas > MOST_REPLICAS {
+                return Err(OfferError::TooManyReplicas { rule: title, replicas: rule.replicas });
+            }
             let chosen = chosen(named, rule, settings.honour_choices, &title)?;
             if chosen.is_empty() {
                 remarks.push(format!("{title}: this node has no {} now", rule.name));

@@ -91,7 +91,7 @@ fn check_call(resource: &Resource, settings: &Settings, call: &Value) -> Result<
     }
     let annotation = call["Allocate"]["annotations"].as_object().and_then(|all| all.keys().next());
     let id = annotation.and_then(|key| key.rsplit_once('_')).map_or(String::new(), |(_, id)| id.to_owned());
-    let context = AnswerContext { control_nodes: Vec::new(), id };
+    let context = AnswerContext { id, ..AnswerContext::default() };
     let ours = answer(resource, &ids, settings, &context);
     match (call.get("Error").and_then(Value::as_str), ours) {
         (Some(error), Err(ours)) if error.ends_with(&format!("desc = {ours}")) => Ok(()),

@@ -1,9 +1,13 @@
 //! Helpers that only tests use: where the fixtures are, and how a missing one is told.
 
+#[cfg(feature = "kubelet")]
+mod kubelet;
 mod session;
 
 use std::path::PathBuf;
 
+#[cfg(feature = "kubelet")]
+pub use kubelet::FakeKubelet;
 pub use session::check_session;
 
 /// The path of a fixture that lives beside the checkout, or `None` (with a line on stderr) where it is absent.

@@ -2,6 +2,7 @@
 
 mod presets;
 
+use crate::Fabric;
 use carve_gpu_model::{PciId, Product, products::CATALOGUE};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -45,6 +46,9 @@ pub struct GpuGroup {
     /// NVLink among the GPUs of this group.
     #[serde(default)]
     pub nvlink: NvLink,
+    /// The fabric over several machines that the GPUs of this group belong to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fabric: Option<Fabric>,
     /// Whether MIG mode is on when the machine starts.
     #[serde(default)]
     pub mig_enabled: bool,
@@ -184,6 +188,7 @@ impl Machine {
             reserved_mib: None,
             numa_nodes: Vec::new(),
             nvlink: NvLink::None,
+            fabric: None,
             mig_enabled: false,
         };
         Self::try_from(Written {

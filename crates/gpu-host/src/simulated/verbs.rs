@@ -4,7 +4,7 @@ use super::state::{ComputeState, GpuState, InstanceState};
 use super::{SimulatedHost, identity};
 use crate::machine::{GpuGroup, NvLink};
 use crate::{
-    ComputeInstance, Driver, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError, HostFailure,
+    ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError, HostFailure,
     HostResult, Link, MemoryUse, MigDevice, MigMode, ModeOutcome, PciPath, Utilisation, Verb,
 };
 use carve_gpu_model::{
@@ -54,6 +54,11 @@ impl GpuHost for SimulatedHost {
 
     fn link(&self, from: GpuIndex, to: GpuIndex) -> HostResult<Link> {
         of(Verb::Link, from, self.link_between(from, to))
+    }
+
+    fn fabric(&self, gpu: GpuIndex) -> HostResult<Option<Fabric>> {
+        of(Verb::Fabric, gpu, self.gpu(gpu))?;
+        Ok(self.state.group(gpu.0 as usize).and_then(|(group, _)| group.fabric))
     }
 
     fn next_event(&mut self, _wait: Duration) -> HostResult<Option<GpuEvent>> {

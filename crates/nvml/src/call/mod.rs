@@ -86,6 +86,9 @@ fn text(buffer: &[c_char]) -> String {
     CStr::from_bytes_until_nul(&bytes).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
+/// NVML's answer to a struct whose version it does not know.
+const VERSION_MISMATCH: HostFailure = HostFailure::Other(25);
+
 /// The version word at the head of a versioned struct.
 const fn struct_version<T>(version: u32) -> u32 {
     size_of::<T>() as u32 | (version << 24)

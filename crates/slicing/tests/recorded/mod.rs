@@ -4,7 +4,7 @@
 
 use carve_formats::DevicePluginConfig;
 use carve_gpu_host::{Driver, Gpu, GpuHost, Machine, SimulatedHost};
-use carve_gpu_model::{GpuIndex, GpuUuid, Mebibytes, MigUuid, PciAddress, PciId, ProfileName};
+use carve_gpu_model::{Bytes, GpuIndex, GpuUuid, Mebibytes, MigUuid, PciAddress, PciId, ProfileName};
 use carve_slicing::{MigMinors, NodeGpu, NodeGpus};
 use carve_test_support::fixture_text;
 
@@ -51,7 +51,8 @@ fn one_gpu(number: u32, name: &str, mig: Option<&str>) -> NodeGpu {
         numa_node: None,
         mig_capable: product.is_some(),
     };
-    let mut node = NodeGpu { gpu, mig_enabled: mig.is_some(), migs: Vec::new(), lost: false };
+    let mut node =
+        NodeGpu { gpu, reserved: Bytes(0), mig_enabled: mig.is_some(), migs: Vec::new(), lost: false };
     if let (Some(profiles), Some(product)) = (mig, product) {
         let mut host = SimulatedHost::new(Machine::named(product).expect("a product"));
         let gpu = GpuIndex(0);

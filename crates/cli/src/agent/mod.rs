@@ -1,0 +1,42 @@
+//! `carve agent`: the process on every GPU node.
+
+pub(crate) mod args;
+mod options;
+
+use crate::args::MachineArgs;
+use crate::failure::{Failure, Outcome};
+use crate::machine;
+use args::{AgentArgs, AgentVerb};
+use carve_node_agent::OpenHost;
+use std::sync::Arc;
+
+/// Runs the agent, or one of its verbs.
+pub(crate) fn agent(machine: &MachineArgs, args: &AgentArgs) -> Outcome {
+    let options = options::options(machine, args)?;
+    let open = opener(machine, &options.container_driver_root);
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false).init();
+    // Most of the work is waiting; two threads keep answering kubelet while one of them computes.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(format!("can not start: {error}")))?;
+    match args.verb {
+        None => runtime.block_on(carve_node_agent::run(options, open)).map_err(|error| Failure::of(&error)),
+        Some(AgentVerb::Validate) => runtime.block_on(validate(options, open)),
+    }
+}
+
+/// Opens the GPUs that the arguments mean, as often as it takes.
+fn opener(machine: &MachineArgs, driver_root: &std::path::Path) -> OpenHost {
+    let (machine, driver_root) = (machine.clone(), driver_root.to_owned());
+    Arc::new(move || machine::open_for_agent(&machine, &driver_root))
+}
+
+async fn validate(options: carve_node_agent::AgentOptions, open: OpenHost) -> Outcome {
+    let report = carve_node_agent::validate(&options, &open).await;
+    for step in &report.steps {
+        println!("{step}");
+    }
+    if report.passed() { Ok(()) } else { Err(Failure::silent()) }
+}

@@ -1,0 +1,113 @@
+//! What the arguments of `carve agent` mean.
+
+use super::args::{AgentArgs, ConfigurationArgs, JobName, LabelsTo, PluginArgs};
+use crate::args::MachineArgs;
+use crate::failure::Failure;
+use carve_formats::device_plugin::{Flags, GfdFlags, PluginFlags};
+use carve_node_agent::{AgentOptions, ConfigSource, Job, LabelTarget, MigOptions};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where the agent keeps what must survive a restart.
+const STATE: &str = "/var/lib/carve";
+
+pub(super) fn options(machine: &MachineArgs, args: &AgentArgs) -> Result<AgentOptions, Failure> {
+    let job = |name: &JobName| match name {
+        JobName::DevicePlugin => Job::DevicePlugin,
+        JobName::Labels => Job::Labels,
+        JobName::Mig => Job::Mig,
+        JobName::Validation => Job::Validation,
+    };
+    let left_out: Vec<Job> = args.node.without.iter().map(job).collect();
+    let label_target = match (&args.labels.output_file, args.labels.labels_to) {
+        (Some(path), _) => LabelTarget::File(path.clone()),
+        (None, LabelsTo::Auto) => LabelTarget::Auto,
+        (None, LabelsTo::Node) => LabelTarget::Node,
+        (None, LabelsTo::NodeFeature) => LabelTarget::NodeFeature,
+    };
+    let places = &args.places;
+    Ok(AgentOptions {
+        jobs: Job::ALL.iter().map(|(job, _)| *job).filter(|job| !left_out.contains(job)).collect(),
+        node_name: args.node.node_name.clone().filter(|name| !name.is_empty()),
+        namespace: args.node.namespace.clone(),
+        kubeconfig: args.node.kubeconfig.clone().filter(|path| !path.as_os_str().is_empty()),
+        kubelet_socket: places.kubelet_socket.clone(),
+        pod_resources_socket: places.pod_resources_socket.clone(),
+        config: config_source(&args.config)?,
+        default_config: args.config.default_config.clone().filter(|name| !name.is_empty()),
+        config_label: args.config.node_label.clone(),
+        flags: flags(args),
+        imex_channels: args.plugin.imex_channel_ids.clone(),
+        honour_choices: args.config.honour_choices,
+        take_over: args.node.take_over,
+        label_target,
+        label_aliases: args.labels.label_aliases,
+        mig: MigOptions {
+            config_file: args.mig.mig_config_file.clone().filter(|path| !path.as_os_str().is_empty()),
+            default_config: args.mig.default_mig_config.clone().filter(|name| !name.is_empty()),
+            evict: args.mig.mig_evict,
+            reboot: args.mig.with_reboot,
+        },
+        container_driver_root: places.driver_root_ctr_path.clone(),
+        cdi_folder: places.cdi_root.clone(),
+        hook_program: places.nvidia_cdi_hook_path.clone(),
+        hook_program_here: places.hook_here.clone().unwrap_or_else(|| places.nvidia_cdi_hook_path.clone()),
+        containerd_config: places.containerd_config.clone(),
+        validations: places.validations.clone(),
+        state_dir: machine.state_dir.clone().unwrap_or_else(|| PathBuf::from(STATE)),
+        listen: args.node.listen().map_err(Failure::new)?,
+        probe: Duration::from_secs(args.node.probe_seconds.max(1)),
+        disable_health: args.node.disable_healthchecks.clone(),
+        enable_health: args.node.enable_healthchecks.clone(),
+    })
+}
+
+/// One place, or none: two would leave people guessing which holds.
+fn config_source(args: &ConfigurationArgs) -> Result<ConfigSource, Failure> {
+    let given = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
+    let map = args.config_map.as_deref().filter(|text| !text.is_empty());
+    match (given(&args.config_file), given(&args.config_file_srcdir), map) {
+        (None, None, None) => Ok(ConfigSource::Flags),
+        (Some(file), None, None) => Ok(ConfigSource::File(file)),
+        (None, Some(folder), None) => Ok(ConfigSource::Folder(folder)),
+        (None, None, Some(map)) => match map.split_once('/') {
+            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => {
+                Ok(ConfigSource::ConfigMap { namespace: namespace.to_owned(), name: name.to_owned() })
+            }
+            _ => Err(Failure::new(format!("--config-map '{map}': write NAMESPACE/NAME"))),
+        },
+        _ => {
+            Err(Failure::new("give one of --config-file, --config-file-srcdir and --config-map, not several"))
+        }
+    }
+}
+
+fn flags(args: &AgentArgs) -> Flags {
+    let plugin: &PluginArgs = &args.plugin;
+    let text = |value: &Option<String>| value.clone().filter(|text| !text.is_empty());
+    Flags {
+        mig_strategy: text(&plugin.mig_strategy),
+        fail_on_init_error: plugin.fail_on_init_error,
+        mps_root: text(&plugin.mps_root),
+        nvidia_driver_root: text(&plugin.driver_root),
+        nvidia_dev_root: text(&plugin.dev_root),
+        gdrcopy_enabled: plugin.gdrcopy_enabled,
+        gds_enabled: plugin.gds_enabled,
+        mofed_enabled: plugin.mofed_enabled,
+        use_node_feature_api: None,
+        device_discovery_strategy: text(&plugin.device_discovery_strategy),
+        plugin: Some(PluginFlags {
+            pass_device_specs: plugin.pass_device_specs,
+            device_list_strategy: plugin.device_list_strategy.clone().filter(|list| !list.is_empty()),
+            device_id_strategy: text(&plugin.device_id_strategy),
+            cdi_annotation_prefix: text(&plugin.cdi_annotation_prefix),
+            shared_devices_allocation_policy: text(&plugin.shared_devices_allocation_policy),
+            ..PluginFlags::default()
+        }),
+        gfd: Some(GfdFlags {
+            no_timestamp: args.labels.no_timestamp,
+            machine_type_file: text(&args.labels.machine_type_file),
+            ..GfdFlags::default()
+        }),
+    }
+}

@@ -1,0 +1,25 @@
+//! Verbs that programs call rather than people.
+
+use crate::failure::{Failure, Outcome};
+use std::ffi::OsString;
+
+/// `carve cdi-hook`: the container's state comes on standard input.
+pub(crate) fn cdi_hook(words: &[OsString]) -> Outcome {
+    let words = words.iter().map(|word| word.to_string_lossy().into_owned());
+    let args = carve_cdi::hook::HookArgs::parse(words).map_err(|error| Failure::of(&error))?;
+    let report = carve_cdi::hook::run(std::io::stdin().lock(), &args).map_err(|error| Failure::of(&error))?;
+    for note in &report.notes {
+        eprintln!("{note}");
+    }
+    Ok(())
+}
+
+/// `carve cuda-probe`: one line of JSON on standard output.
+pub(crate) fn cuda_probe(words: &[OsString]) -> Outcome {
+    let (mut data, mut talk) = (std::io::stdout().lock(), std::io::stderr().lock());
+    match carve_cuda::probe_main(words.iter().cloned(), &mut data, &mut talk) {
+        Ok(0) => Ok(()),
+        Ok(code) => Err(Failure { code, ..Failure::silent() }),
+        Err(error) => Err(Failure::of(&error)),
+    }
+}

@@ -1,0 +1,66 @@
+//! The one session of the process, and the guard that every call goes through.
+
+use crate::context::Contexts;
+use crate::device::Device;
+use crate::error::{Answer, Code};
+use crate::limits::Limits;
+use crate::module::Modules;
+use crate::settings::{self, Fault};
+use carve_gpu_host::GpuHost;
+use std::ffi::c_uint;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Everything behind the entries.
+pub(crate) struct Session {
+    pub(crate) host: Box<dyn GpuHost + Send>,
+    /// Highest CUDA version of the machine's driver.
+    pub(crate) cuda: (u32, u32),
+    /// What this process sees; settled at `cuInit`, as the driver does.
+    pub(crate) devices: Vec<Device>,
+    pub(crate) limits: Limits,
+    pub(crate) fault: Option<Fault>,
+    pub(crate) contexts: Contexts,
+    pub(crate) modules: Modules,
+}
+
+static SESSION: Mutex<Option<Session>> = Mutex::new(None);
+
+/// A panic while holding the lock was answered with UNKNOWN; what it left is still the best state there is.
+fn session() -> MutexGuard<'static, Option<Session>> {
+    SESSION.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs an entry: no panic leaves it, and its failure becomes a code. (A build whose panics abort ends the process
+/// instead, which is the other way of not unwinding into C.)
+pub(crate) fn guard(entry: impl FnOnce() -> Answer) -> c_uint {
+    match catch_unwind(AssertUnwindSafe(entry)) {
+        Ok(Ok(())) => 0,
+        Ok(Err(code)) => code.0,
+        Err(_) => Code::UNKNOWN.0,
+    }
+}
+
+/// Asks the session, if CUDA was started.
+pub(crate) fn with<T>(ask: impl FnOnce(&mut Session) -> Answer<T>) -> Answer<T> {
+    session().as_mut().ok_or(Code::NOT_INITIALIZED).and_then(ask)
+}
+
+/// Starts CUDA; once is enough, and more do no harm.
+pub(crate) fn start(flags: c_uint) -> Answer {
+    if flags != 0 {
+        return Err(Code::INVALID_VALUE);
+    }
+    let mut session = session();
+    if session.is_none() {
+        let started = settings::from_environment().map_err(|error| {
+            eprintln!("simulated CUDA: {error}");
+            error.code()
+        })?;
+        if started.devices.is_empty() {
+            return Err(Code::NO_DEVICE);
+        }
+        *session = Some(started);
+    }
+    Ok(())
+}

@@ -1,0 +1,172 @@
+//! Keeps the CDI file of the node true, and knows what to do where the container runtime does not read it.
+
+use crate::options::AgentOptions;
+use carve_cdi::{CdiSupport, Found, HostRoot, find_driver_files, runtime_has_cdi, write_spec};
+use carve_slicing::cdi::{HookPath, cdi_spec};
+use carve_slicing::{DeviceList, FlatEdits, NodeGpus, Settings, flat_edits};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The CDI part of the agent.
+#[derive(Debug)]
+pub(crate) struct Cdi {
+    container_driver_root: PathBuf,
+    folder: PathBuf,
+    hook: PathBuf,
+    hook_here: PathBuf,
+    containerd_config: PathBuf,
+    /// What the node's status calls its container runtime.
+    runtime: Option<String>,
+    installed: bool,
+    control_nodes: Vec<String>,
+}
+
+/// What came of writing the file.
+#[derive(Debug, Default)]
+pub(crate) struct CdiOutcome {
+    pub(crate) remarks: Vec<String>,
+    /// Why containers would start without a GPU.
+    pub(crate) trouble: Option<String>,
+    /// The same in kubelet's words, where the runtime does not read the file.
+    pub(crate) flattened: Option<Arc<FlatEdits>>,
+}
+
+impl Cdi {
+    pub(crate) fn new(options: &AgentOptions) -> Self {
+        Cdi {
+            container_driver_root: options.container_driver_root.clone(),
+            folder: options.cdi_folder.clone(),
+            hook: options.hook_program.clone(),
+            hook_here: options.hook_program_here.clone(),
+            containerd_config: options.containerd_config.clone(),
+            runtime: None,
+            installed: false,
+            control_nodes: Vec::new(),
+        }
+    }
+
+    /// The node's status says which container runtime it has.
+    pub(crate) fn learn_runtime(&mut self, runtime: Option<String>) {
+        self.runtime = runtime.or(self.runtime.take());
+    }
+
+    /// Device nodes that every container with a GPU needs, as far as they exist.
+    pub(crate) fn control_nodes(&self) -> Vec<String> {
+        self.control_nodes.clone()
+    }
+
+    /// How containers learn their devices where nobody said: NVIDIA's way where its runtime is, otherwise CDI.
+    pub(crate) fn usual_lists(&self) -> Option<BTreeSet<DeviceList>> {
+        let config = fs::read_to_string(&self.containerd_config).unwrap_or_default();
+        let toolkit = ["usr/bin", "usr/local/nvidia/toolkit"]
+            .iter()
+            .any(|folder| self.container_driver_root.join(folder).join("nvidia-container-runtime").exists());
+        if toolkit || config.contains("nvidia-container-runtime") {
+            return None;
+        }
+        match self.support() {
+            CdiSupport::Enabled | CdiSupport::Disabled { .. } => Some(BTreeSet::from([DeviceList::CdiCri])),
+            CdiSupport::Unknown { .. } => None,
+        }
+    }
+
+    fn support(&self) -> CdiSupport {
+        let Some(runtime) = &self.runtime else {
+            return CdiSupport::Unknown { why: "the node's status was not read".to_owned() };
+        };
+        let config = fs::read_to_string(&self.containerd_config).ok();
+        let configs: Vec<&str> = config.iter().map(String::as_str).collect();
+        runtime_has_cdi(runtime, &configs, Path::new(carve_cdi::SPEC_DIR))
+    }
+
+    fn root(&self, on_host: &str) -> HostRoot {
+        let mounted =
+            fs::read_dir(&self.container_driver_root).is_ok_and(|mut entries| entries.next().is_some());
+        if mounted {
+            HostRoot { on_host: on_host.to_owned(), here: self.container_driver_root.clone() }
+        } else {
+            HostRoot::same(on_host)
+        }
+    }
+
+    fn dev_root(&self, settings: &Settings) -> HostRoot {
+        // A container sees the host's device nodes under its own /dev.
+        if settings.dev_root == "/" { HostRoot::same("/") } else { self.root(&settings.dev_root) }
+    }
+
+    /// Says whether containers could be given a GPU, without writing anything.
+    pub(crate) fn check(&self, node: &NodeGpus, settings: &Settings) -> Result<String, String> {
+        let (driver, dev) = (self.root(&settings.driver_root), self.dev_root(settings));
+        let found =
+            find_driver_files(&driver, &dev, &node.driver.version).map_err(|error| error.to_string())?;
+        let (libraries, nodes) = (found.files.libraries.len(), found.files.gpu_nodes.len());
+        let remarks = found.remarks.iter().map(|remark| format!("; {remark}")).collect::<String>();
+        Ok(format!("{libraries} driver libraries, device nodes of {nodes} GPU(s){remarks}"))
+    }
+
+    /// Brings the file up to date.
+    pub(crate) fn write(&mut self, node: &NodeGpus, settings: &Settings) -> CdiOutcome {
+        let mut outcome = CdiOutcome::default();
+        let found = find_driver_files(
+            &self.root(&settings.driver_root),
+            &self.dev_root(settings),
+            &node.driver.version,
+        );
+        let Found { files, remarks } = match found {
+            Ok(found) => found,
+            Err(error) => {
+                outcome.trouble = Some(error.to_string());
+                return outcome;
+            }
+        };
+        self.control_nodes = files.control_nodes.iter().map(|node| node.path.clone()).collect();
+        if !settings.any_cdi_list() {
+            return outcome;
+        }
+        outcome.remarks = remarks;
+        let Some(hook) = HookPath::new(self.hook.display().to_string()) else {
+            outcome.trouble = Some(format!("the hook's path {} is not absolute", self.hook.display()));
+            return outcome;
+        };
+        if !self.installed {
+            match install(&self.hook_here) {
+                Ok(()) => self.installed = true,
+                Err(error) => {
+                    let path = self.hook_here.display();
+                    outcome.trouble = Some(format!("the hook can not be put at {path}: {error}"));
+                    return outcome;
+                }
+            }
+        }
+        let spec = cdi_spec(node, &files, settings, &hook);
+        if let CdiSupport::Disabled { why } = self.support() {
+            let way = "containers get device nodes and libraries from kubelet instead";
+            outcome.remarks.push(format!("{why}; {way}"));
+            outcome.flattened = Some(Arc::new(flat_edits(&spec, &files)));
+        }
+        if let Err(error) = write_spec(&self.folder, &spec) {
+            let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
+            outcome.trouble = Some(format!("{error}{}", source.unwrap_or_default()));
+        }
+        outcome
+    }
+}
+
+/// Puts this program where the container runtime will find it.
+fn install(path: &Path) -> io::Result<()> {
+    let program = fs::read("/proc/self/exe")?;
+    if fs::read(path).is_ok_and(|there| there == program) {
+        return Ok(());
+    }
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let new = path.with_extension("new");
+    fs::write(&new, &program)?;
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o755))?;
+    fs::rename(&new, path)
+}

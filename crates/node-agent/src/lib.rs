@@ -1,0 +1,30 @@
+//! The process on every GPU node: offers devices to kubelet, labels the node, cuts GPUs, runs MPS daemons, writes the CDI
+//! file, watches health, proves that it all works.
+//!
+//! [`run`] is the whole of it. The modules beside it are doors (kubelet, API server, files, GPUs); what is decided is
+//! decided in `carve-slicing`, `carve-placement` and `carve-mig-manager`, and `agent` puts facts and doors together.
+
+mod agent;
+mod cdi;
+mod checkpoint;
+mod choice;
+mod configuration;
+mod holders;
+mod http;
+mod labels;
+mod machine;
+mod metrics;
+mod mig;
+mod mps;
+mod options;
+mod plugin;
+mod plugins;
+mod rivals;
+mod run;
+mod tell;
+mod validation;
+
+pub use machine::OpenHost;
+pub use options::{AgentOptions, ConfigSource, Job, LabelTarget, MigOptions};
+pub use run::{AgentError, run};
+pub use validation::{Report, Step, Verdict, validate};

@@ -1,0 +1,138 @@
+//! What Prometheus can ask the agent.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// All series of the agent.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Mutex<Registry>,
+    started: u64,
+    allocations: Family<Outcome, Counter>,
+    registrations: Family<ByResource, Counter>,
+    devices: Family<Devices, Gauge>,
+    config_ok: Gauge,
+    config_loads: Family<Came, Counter>,
+    xids: Family<Xid, Counter>,
+    mig_applies: Family<Came, Counter>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByResource {
+    resource: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    resource: String,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Devices {
+    resource: String,
+    health: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Came {
+    result: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Xid {
+    gpu: String,
+    xid: u64,
+    class: String,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// Empty series.
+    pub(crate) fn new() -> Self {
+        let mut registry = Registry::with_prefix("carve_agent");
+        let allocations = Family::default();
+        registry.register("allocations", "Containers that kubelet asked devices for", allocations.clone());
+        let registrations = Family::default();
+        registry.register("registrations", "Registrations with kubelet", registrations.clone());
+        let devices = Family::default();
+        registry.register("devices", "Devices offered to kubelet", devices.clone());
+        let config_ok = Gauge::default();
+        config_ok.set(1);
+        registry.register("config_ok", "Whether the newest configuration is in force", config_ok.clone());
+        let config_loads = Family::default();
+        registry.register("config_loads", "Configurations read, by what came of them", config_loads.clone());
+        let xids = Family::default();
+        registry.register("xid_events", "XIDs the driver reported", xids.clone());
+        let mig_applies = Family::default();
+        registry.register("mig_applies", "MIG configs applied, by what came of them", mig_applies.clone());
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let registry = Mutex::new(registry);
+        Metrics {
+            registry,
+            started,
+            allocations,
+            registrations,
+            devices,
+            config_ok,
+            config_loads,
+            xids,
+            mig_applies,
+        }
+    }
+
+    /// When the agent was started, in seconds.
+    pub(crate) fn started(&self) -> u64 {
+        self.started
+    }
+
+    pub(crate) fn allocation(&self, resource: &str, ok: bool) {
+        let outcome = if ok { "ok" } else { "refused" };
+        self.allocations.get_or_create(&Outcome { resource: resource.to_owned(), outcome }).inc();
+    }
+
+    pub(crate) fn registered(&self, resource: &str) {
+        self.registrations.get_or_create(&ByResource { resource: resource.to_owned() }).inc();
+    }
+
+    pub(crate) fn devices(&self, resource: &str, healthy: usize, unhealthy: usize) {
+        for (health, number) in [("healthy", healthy), ("unhealthy", unhealthy)] {
+            let labels = Devices { resource: resource.to_owned(), health };
+            self.devices.get_or_create(&labels).set(i64::try_from(number).unwrap_or(i64::MAX));
+        }
+    }
+
+    pub(crate) fn config(&self, ok: bool) {
+        self.config_ok.set(i64::from(ok));
+        let result = if ok { "ok" } else { "refused" }.to_owned();
+        self.config_loads.get_or_create(&Came { result }).inc();
+    }
+
+    pub(crate) fn xid(&self, gpu: String, xid: u64, class: String) {
+        self.xids.get_or_create(&Xid { gpu, xid, class }).inc();
+    }
+
+    pub(crate) fn mig_apply(&self, result: &str) {
+        self.mig_applies.get_or_create(&Came { result: result.to_owned() }).inc();
+    }
+
+    /// Everything, in the text form of OpenMetrics.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        // Writing into a String does not fail.
+        let _ = encode(&mut text, &registry);
+        text
+    }
+}

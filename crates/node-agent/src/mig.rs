@@ -1,0 +1,115 @@
+//! Cuts the node's GPUs as its label `nvidia.com/mig.config` says.
+//!
+//! ```text
+//!  label ─▶ wish ─▶ plan ─▶ hold back what goes ─▶ holders gone? ─▶ change ─▶ read anew ─▶ success
+//!             │       │            │                    │              │
+//!           failed  failed      kubelet is told      evict or      old layout
+//!                               not to give it away  try later     is back: failed
+//! ```
+//! Only MIG devices that must go, and GPUs whose mode changes, are held back; everything else stays on offer. A GPU that
+//! is in use does not keep the others from being cut. What failed is tried again, at first soon, then less often.
+
+mod attempt;
+mod reboot;
+mod state;
+
+use crate::machine::Machine;
+use crate::options::MigOptions;
+use carve_cluster_api::NodeApi;
+use carve_mig_manager::StateDir;
+use carve_slicing::PartId;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+
+pub(crate) use attempt::restore_after_reboot;
+pub(crate) use state::{MigReport, MigState};
+
+/// What is wanted of the GPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Wish {
+    /// Name of the config; without one nothing is touched.
+    pub(crate) name: Option<String>,
+    /// Text of the config file, or why it can not be read.
+    pub(crate) file: Option<Result<String, String>>,
+    /// Goes up when somebody asks to try again.
+    pub(crate) again: u64,
+}
+
+/// What the agent must do for the manager.
+#[derive(Debug)]
+pub(crate) enum MigNews {
+    /// Tell kubelet not to give these parts away, then say so.
+    Hold { parts: BTreeSet<PartId>, done: oneshot::Sender<()> },
+    /// The change is over: read the GPUs anew and offer everything that is there.
+    Over { reset: BTreeSet<carve_gpu_model::GpuUuid>, done: oneshot::Sender<()> },
+    /// How far it is.
+    Report(MigReport),
+}
+
+/// Everything the manager works with.
+#[derive(Debug)]
+pub(crate) struct MigManager {
+    pub(crate) machine: Machine,
+    pub(crate) state_dir: StateDir,
+    pub(crate) options: MigOptions,
+    pub(crate) api: Option<NodeApi>,
+    pub(crate) pod_resources: PathBuf,
+    pub(crate) news: mpsc::Sender<MigNews>,
+}
+
+/// First and last pause between two tries of the same wish.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(120));
+
+impl MigManager {
+    /// Works until nobody wishes anything any more.
+    pub(crate) async fn run(self, mut wishes: watch::Receiver<Wish>) {
+        let mut pause = PAUSES.0;
+        let mut reported: Option<MigReport> = None;
+        loop {
+            let wish = wishes.borrow_and_update().clone();
+            let retry = match &wish.name {
+                None => false,
+                Some(name) => {
+                    let outcome = self.attempt(name, &wish).await;
+                    let retry = outcome.retry;
+                    if reported.as_ref() != Some(&outcome.report) {
+                        reported = Some(outcome.report.clone());
+                        self.tell(MigNews::Report(outcome.report)).await;
+                    }
+                    retry
+                }
+            };
+            let wait =
+                async { if retry { tokio::time::sleep(pause).await } else { std::future::pending().await } };
+            tokio::select! {
+                changed = wishes.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    pause = PAUSES.0;
+                    reported = None;
+                }
+                () = wait => pause = (pause * 2).min(PAUSES.1),
+            }
+        }
+    }
+
+    async fn tell(&self, news: MigNews) {
+        // Nobody listens only while the agent ends.
+        let _ = self.news.send(news).await;
+    }
+
+    async fn hold(&self, parts: BTreeSet<PartId>) {
+        let (done, held) = oneshot::channel();
+        self.tell(MigNews::Hold { parts, done }).await;
+        let _ = held.await;
+    }
+
+    async fn over(&self, reset: BTreeSet<carve_gpu_model::GpuUuid>) {
+        let (done, over) = oneshot::channel();
+        self.tell(MigNews::Over { reset, done }).await;
+        let _ = over.await;
+    }
+}

@@ -1,0 +1,226 @@
+//! Which parts need an MPS daemon, with which limits, and how those daemons are.
+
+use crate::options::AgentOptions;
+use carve_cuda::Probe;
+use carve_gpu_model::Bytes;
+use carve_mps::{ClientProbe, Mps, MpsSettings, PartStatus, ProbeError, Seen};
+use carve_slicing::health::MpsState;
+use carve_slicing::mps::{MpsLimits, MpsOverhead, MpsPart, limits};
+use carve_slicing::{Mechanism, NodeGpus, Offer, PartId, Settings};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// The MPS part of the agent. Nothing is started before something is to be shared by MPS, and when the agent ends its
+/// daemons run on, for pods that use them and for the next agent to find.
+#[derive(Debug)]
+pub(crate) struct MpsDoor {
+    container_driver_root: PathBuf,
+    running: Option<Running>,
+    wanted: BTreeMap<PartId, MpsLimits>,
+    /// Parts that were reported as not ready, to be reported as well once they are not shared any more.
+    reported: BTreeSet<PartId>,
+    statuses: watch::Sender<BTreeMap<PartId, PartStatus>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    mps: Mps,
+    root: PathBuf,
+}
+
+/// A part that can not be shared as asked for.
+#[derive(Debug)]
+pub(crate) struct MpsTrouble {
+    pub(crate) part: PartId,
+    pub(crate) why: String,
+}
+
+impl MpsDoor {
+    pub(crate) fn new(options: &AgentOptions) -> Self {
+        MpsDoor {
+            container_driver_root: options.container_driver_root.clone(),
+            running: None,
+            wanted: BTreeMap::new(),
+            reported: BTreeSet::new(),
+            statuses: watch::Sender::new(BTreeMap::new()),
+        }
+    }
+
+    /// Tells whenever a daemon changes.
+    pub(crate) fn status(&self) -> watch::Receiver<BTreeMap<PartId, PartStatus>> {
+        self.statuses.subscribe()
+    }
+
+    /// Has a daemon for every part that is shared by MPS, and for no other.
+    pub(crate) fn ensure(&mut self, node: &NodeGpus, offer: &Offer, settings: &Settings) -> Vec<MpsTrouble> {
+        let mut wanted = BTreeMap::new();
+        let mut troubles = Vec::new();
+        for device in offer.resources.values().flat_map(|resource| &resource.devices) {
+            if device.share.mechanism != Mechanism::Mps || wanted.contains_key(&device.part) {
+                continue;
+            }
+            let Some(part) = describe(node, &device.part) else { continue };
+            match limits(&part, &MpsOverhead::default(), device.share.replicas) {
+                Ok(limits) => {
+                    wanted.insert(device.part.clone(), limits);
+                }
+                Err(error) => troubles.push(MpsTrouble { part: device.part.clone(), why: error.to_string() }),
+            }
+        }
+        self.wanted = wanted;
+        let root = PathBuf::from(&settings.mps_root);
+        if self.running.as_ref().is_some_and(|running| running.root != root) {
+            // Another folder: daemons of the old one end when their clients are gone.
+            if let Some(mut running) = self.running.take() {
+                running.mps.ensure(&BTreeMap::new());
+            }
+        }
+        if self.running.is_none() && !self.wanted.is_empty() {
+            match self.start(root) {
+                Ok(running) => self.running = Some(running),
+                Err(why) => {
+                    let parts = self.wanted.keys().cloned();
+                    troubles.extend(parts.map(|part| MpsTrouble { part, why: why.clone() }));
+                }
+            }
+        }
+        if let Some(running) = &mut self.running {
+            running.mps.ensure(&self.wanted);
+        }
+        troubles
+    }
+
+    fn start(&self, root: PathBuf) -> Result<Running, String> {
+        let name = Path::new("nvidia-cuda-mps-control");
+        let driver = &self.container_driver_root;
+        let path = std::env::var("PATH").unwrap_or_default();
+        let within = format!("{0}/usr/bin:{0}/usr/local/bin:{0}/opt/bin", driver.display());
+        let program = MpsSettings::find(name, &within).or_else(|| MpsSettings::find(name, &path));
+        let program = program.ok_or_else(|| {
+            format!("nvidia-cuda-mps-control is neither under {} nor on the search path", driver.display())
+        })?;
+        let mut settings = MpsSettings::new(&root, &program);
+        if program.starts_with(driver) {
+            settings.environment.insert("LD_LIBRARY_PATH".to_owned(), library_path(driver));
+        }
+        let probe = CudaProbe::find(driver).map(|probe| Arc::new(probe) as Arc<dyn ClientProbe>);
+        if probe.is_none() {
+            tracing::warn!(
+                "no CUDA library is here: MPS limits are read back from the daemon, and no client checks them"
+            );
+        }
+        let mps = Mps::new(settings, probe);
+        let (mut from, to) = (mps.status(), self.statuses.clone());
+        tokio::spawn(async move {
+            loop {
+                let now = from.borrow_and_update().clone();
+                to.send_replace(now);
+                if from.changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Running { mps, root })
+    }
+
+    /// How every part is that is, or was, shared by MPS.
+    pub(crate) fn states(&mut self) -> Vec<(PartId, MpsState)> {
+        let statuses = self.statuses.borrow();
+        let state = |part: &PartId| match statuses.get(part) {
+            Some(status) if status.is_ready() => MpsState::Ready,
+            Some(status) => MpsState::NotReady(status.state.to_string()),
+            None => MpsState::NotReady("its MPS daemon was not started yet".to_owned()),
+        };
+        let mut states: Vec<(PartId, MpsState)> =
+            self.wanted.keys().map(|part| (part.clone(), state(part))).collect();
+        let gone = self.reported.iter().filter(|part| !self.wanted.contains_key(part));
+        states.extend(gone.map(|part| (part.clone(), MpsState::Ready)));
+        self.reported = self.wanted.keys().cloned().collect();
+        states
+    }
+
+    /// What people should know about the daemons.
+    pub(crate) fn remarks(&self) -> Vec<String> {
+        let of = |(part, status): (&PartId, &PartStatus)| {
+            let users = status.users.remark().into_iter();
+            users
+                .chain(status.remarks.iter().cloned())
+                .map(move |text| format!("MPS on {part}: {text}"))
+                .collect::<Vec<_>>()
+        };
+        self.statuses.borrow().iter().flat_map(of).collect()
+    }
+}
+
+/// What is known of a part, for its limits.
+fn describe(node: &NodeGpus, part: &PartId) -> Option<MpsPart> {
+    let gpu = node.gpu_of(part)?;
+    let compute_capability = gpu.gpu.compute_capability;
+    let mig = gpu.migs.iter().find(|mig| mig.part() == *part);
+    Some(match mig {
+        Some(mig) => MpsPart { memory: mig.device.memory.bytes(), reserved: Bytes(0), compute_capability },
+        None => MpsPart { memory: gpu.gpu.memory, reserved: gpu.reserved, compute_capability },
+    })
+}
+
+/// Folders with libraries under a driver root.
+fn library_path(root: &Path) -> String {
+    let folders = ["usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "lib64"];
+    folders.map(|folder| root.join(folder).display().to_string()).join(":")
+}
+
+/// A CUDA client that looks what its daemon lets it have.
+#[derive(Debug)]
+struct CudaProbe {
+    library: Option<PathBuf>,
+    driver_libraries: String,
+}
+
+impl CudaProbe {
+    /// A probe, if there is a CUDA library.
+    fn find(driver: &Path) -> Option<Self> {
+        let driver_libraries = library_path(driver);
+        let within = driver_libraries.split(':').map(|folder| Path::new(folder).join("libcuda.so.1"));
+        let library = within.into_iter().find(|path| path.exists());
+        (library.is_some() || is_installed()).then_some(CudaProbe { library, driver_libraries })
+    }
+}
+
+/// Whether the loader would find a CUDA library. It is looked for rather than loaded: a context must not live in here.
+fn is_installed() -> bool {
+    let told = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+    let usual = library_path(Path::new("/"));
+    told.split(':')
+        .chain(usual.split(':'))
+        .filter(|folder| !folder.is_empty())
+        .any(|folder| Path::new(folder).join("libcuda.so.1").exists())
+}
+
+/// A CUDA client to be started as another process, if there is a CUDA library.
+pub(crate) fn cuda_probe(driver: &Path) -> Option<Probe> {
+    CudaProbe::find(driver).map(|found| found.probe())
+}
+
+impl CudaProbe {
+    fn probe(&self) -> Probe {
+        let mut probe = Probe::new("/proc/self/exe");
+        probe.library.clone_from(&self.library);
+        if self.library.is_some() {
+            probe.env.insert("LD_LIBRARY_PATH".into(), self.driver_libraries.clone().into());
+        }
+        probe
+    }
+}
+
+impl ClientProbe for CudaProbe {
+    fn look(&self, pipe: &Path, part: &PartId) -> Result<Seen, ProbeError> {
+        let mut probe = self.probe();
+        probe.env.insert("CUDA_MPS_PIPE_DIRECTORY".into(), pipe.into());
+        probe.env.insert("CUDA_VISIBLE_DEVICES".into(), part.as_str().into());
+        let seen =
+            probe.look().map_err(|error| ProbeError { part: part.clone(), source: Box::new(error) })?;
+        Ok(Seen { free: seen.free })
+    }
+}

@@ -1,0 +1,48 @@
+//! Other plugins on the node that already offer the same GPUs.
+//!
+//! A socket does not say which resource it serves, but its device list says which GPUs: who lists one of ours is a rival,
+//! whatever it is called.
+
+use carve_kubelet_api::device_plugin::{DevicePluginClient, Empty};
+use carve_kubelet_api::dial::dial;
+use carve_slicing::PartId;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Another plugin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rival {
+    pub(crate) socket: PathBuf,
+    /// One of the devices it lists.
+    pub(crate) device: String,
+}
+
+/// How long a plugin may take to list its devices.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Plugins that list one of these parts and are not ours.
+pub(crate) async fn rivals(folder: &Path, ours: &[PathBuf], parts: &BTreeSet<PartId>) -> Vec<Rival> {
+    let mut found = Vec::new();
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for socket in entries.map(|entry| entry.path()) {
+        let name = socket.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if !name.ends_with(".sock") || name == "kubelet.sock" || ours.contains(&socket) {
+            continue;
+        }
+        if let Ok(Some(device)) = tokio::time::timeout(PATIENCE, lists_ours(&socket, parts)).await {
+            found.push(Rival { socket, device });
+        }
+    }
+    found.sort_by(|one, other| one.socket.cmp(&other.socket));
+    found
+}
+
+/// The first of our parts that the plugin behind a socket lists. A socket that nobody answers on lists none.
+async fn lists_ours(socket: &Path, parts: &BTreeSet<PartId>) -> Option<String> {
+    let channel = dial(socket).await.ok()?;
+    let mut stream = DevicePluginClient::new(channel).list_and_watch(Empty {}).await.ok()?.into_inner();
+    let list = stream.message().await.ok()??;
+    let part = |id: &str| PartId::new(id.split("::").next().unwrap_or(id));
+    list.devices.into_iter().map(|device| device.id).find(|id| parts.contains(&part(id)))
+}

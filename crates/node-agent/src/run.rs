@@ -1,0 +1,232 @@
+//! From the first breath to the last: start in the right order, learn, act, and end without disturbing anybody.
+
+use crate::agent::{Agent, Beginning, now, read, wait_for_machine};
+use crate::http;
+use crate::machine::{OpenHost, watch_events};
+use crate::metrics::Metrics;
+use crate::mig::{MigManager, Wish, restore_after_reboot};
+use crate::options::{AgentOptions, ConfigSource, Job};
+use crate::plugins::LOOK;
+use crate::tell::Reporter;
+use crate::validation::validate;
+use carve_cluster_api::{NodeApi, Tone, names};
+use carve_mig_manager::StateDir;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+
+/// Why the agent ends by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// No driver, and the operator wants to know at once.
+    #[error("no GPUs: {0}")]
+    NoGpus(String),
+    /// Signals can not be heard.
+    #[error("can not listen for signals: {0}")]
+    Signals(#[source] std::io::Error),
+    /// The operator named a node, but the cluster can not be reached.
+    #[error("{0}; give --kubeconfig, or run as a pod with an account, or leave --node-name away")]
+    Cluster(String),
+}
+
+/// How often files are looked at.
+const FILES: Duration = Duration::from_secs(1);
+
+/// Runs the agent until it is told to end.
+pub async fn run(options: AgentOptions, open: OpenHost) -> Result<(), AgentError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(AgentError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(AgentError::Signals)?;
+    let (stop, stopped) = watch::channel(false);
+    let told = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("told to end");
+        stop.send_replace(true);
+        // Whoever waits for a driver or an API server has nothing to put away.
+        tokio::time::sleep(ENDING).await;
+    };
+    tokio::select! {
+        outcome = live(options, open, stopped) => outcome,
+        () = told => Ok(()),
+    }
+}
+
+/// How long putting things away may take.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// A receiver that never changes, for what does not exist here.
+fn never<T: Clone>(value: T) -> (watch::Sender<T>, watch::Receiver<T>) {
+    watch::channel(value)
+}
+
+async fn live(
+    options: AgentOptions,
+    open: OpenHost,
+    mut stopped: watch::Receiver<bool>,
+) -> Result<(), AgentError> {
+    let metrics = Arc::new(Metrics::new());
+    let (readiness, ready) = watch::channel(Err("starting".to_owned()));
+    if let Some(address) = options.listen {
+        let metrics = Arc::clone(&metrics);
+        tokio::spawn(async move {
+            if let Err(error) = http::serve(address, metrics, ready).await {
+                tracing::error!(%address, %error, "health and metrics can not be served");
+            }
+        });
+    }
+    let api = connect(&options).await?;
+    let reporter = Reporter::start(api.clone());
+    let fail_at_once = options.flags.fail_on_init_error == Some(true);
+    let (machine, reading) =
+        wait_for_machine(&open, &reporter, &readiness, fail_at_once).await.map_err(AgentError::NoGpus)?;
+    let state_dir = StateDir::new(options.state_dir.join("mig"));
+    let mut reading = reading;
+    if options.jobs.contains(&Job::Mig) {
+        // What a reboot has erased is made again before anything is offered.
+        let said = restore_after_reboot(&machine, &state_dir).await;
+        for message in &said {
+            reporter.event(Tone::Warning, "MigRestored", message.clone());
+        }
+        if !said.is_empty() {
+            reading = read(&machine).await.map_err(AgentError::NoGpus)?;
+        }
+    }
+    let (events_in, mut events) = mpsc::channel(64);
+    if let Err(error) = watch_events(&open, events_in) {
+        reporter.event(Tone::Warning, "NoEvents", format!("errors of GPUs can not be watched: {error}"));
+    }
+    let (wishes, wished) = watch::channel(Wish::default());
+    let (mig_in, mut mig) = mpsc::channel(8);
+    if options.jobs.contains(&Job::Mig) {
+        let manager = MigManager {
+            machine: machine.clone(),
+            state_dir,
+            options: options.mig.clone(),
+            api: api.clone(),
+            pod_resources: options.pod_resources_socket.clone(),
+            news: mig_in.clone(),
+        };
+        tokio::spawn(manager.run(wished));
+    }
+    let (_no_view, no_view) = never(None);
+    let mut views = api.as_ref().map_or(no_view, NodeApi::follow_node);
+    let (_no_map, no_map) = never(None);
+    let mut maps = match (&options.config, &api) {
+        (ConfigSource::ConfigMap { namespace, name }, Some(api)) => api.follow_config_map(namespace, name),
+        _ => no_map,
+    };
+    let beginning = Beginning { options, metrics, reporter, api, machine, reading, readiness, wishes };
+    let mut agent = Agent::new(beginning);
+    let mut mps = agent.mps.status();
+    let mut hangup = signal(SignalKind::hangup()).map_err(AgentError::Signals)?;
+    wait_for_first_words(&mut agent, &mut views, &mut maps).await;
+    agent.learn_wish();
+    agent.look_at_gpus().await;
+
+    if agent.options.jobs.contains(&Job::Validation) {
+        prove(&agent, &open);
+    }
+    let mut look = ticks(LOOK);
+    let mut files = ticks(FILES);
+    let mut probe = ticks(agent.options.probe);
+    tracing::info!(at = now().0, "the agent works");
+    loop {
+        tokio::select! {
+            () = async { stopped.wait_for(|stop| *stop).await.map(drop).unwrap_or_default() } => {
+                agent.end().await;
+                return Ok(());
+            }
+            Some(event) = events.recv() => {
+                agent.learn_event(&event);
+                agent.reconcile().await;
+            }
+            Some(news) = mig.recv() => agent.learn_mig(news).await,
+            Ok(()) = views.changed() => {
+                let view = views.borrow_and_update().clone();
+                if let Some(view) = view {
+                    agent.learn_view(view);
+                    agent.reconcile().await;
+                }
+            }
+            Ok(()) = maps.changed() => {
+                let named = maps.borrow_and_update().clone();
+                if let Some(named) = named {
+                    agent.learn_named(named);
+                    agent.reconcile().await;
+                }
+            }
+            Ok(()) = mps.changed() => {
+                mps.borrow_and_update();
+                agent.reconcile().await;
+            }
+            _ = hangup.recv() => {
+                agent.look_at_files();
+                agent.look_at_gpus().await;
+            }
+            _ = look.tick() => agent.look_after_plugins().await,
+            _ = files.tick() => {
+                agent.look_at_files();
+                agent.reconcile_if_new().await;
+            }
+            _ = probe.tick() => agent.look_at_gpus().await,
+        }
+    }
+}
+
+/// Proves in the background that the node works, and tells what came of it.
+fn prove(agent: &Agent, open: &OpenHost) {
+    let (options, open, reporter) = (agent.options.clone(), Arc::clone(open), agent.reporter.clone());
+    tokio::spawn(async move {
+        let report = validate(&options, &open).await;
+        let (tone, reason) =
+            if report.passed() { (Tone::Normal, "Validated") } else { (Tone::Warning, "ValidationFailed") };
+        reporter.event(tone, reason, report.summary());
+        reporter.condition(names::VALIDATED, report.passed(), reason, report.summary());
+    });
+}
+
+fn ticks(period: Duration) -> tokio::time::Interval {
+    let mut ticks = tokio::time::interval(period);
+    // After a long task one look is enough.
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    ticks
+}
+
+async fn connect(options: &AgentOptions) -> Result<Option<NodeApi>, AgentError> {
+    let Some(node) = &options.node_name else {
+        tracing::info!("no node name is given: nothing is read from or told to the cluster");
+        return Ok(None);
+    };
+    let api = NodeApi::connect(options.kubeconfig.as_deref(), node).await;
+    api.map(Some).map_err(|error| AgentError::Cluster(error.to_string()))
+}
+
+/// Gives the API server a moment to tell the node's labels, so that the first offer is the right one; an agent whose API
+/// server is away offers by its defaults.
+async fn wait_for_first_words(
+    agent: &mut Agent,
+    views: &mut watch::Receiver<Option<carve_cluster_api::NodeView>>,
+    maps: &mut watch::Receiver<Option<crate::configuration::Named>>,
+) {
+    const PATIENCE: Duration = Duration::from_secs(5);
+    if agent.api.is_none() {
+        return;
+    }
+    // Only the wait is bounded here; what was seen is taken afterwards.
+    let _ = tokio::time::timeout(PATIENCE, async { views.wait_for(Option::is_some).await.map(drop) }).await;
+    let view = views.borrow_and_update().clone();
+    if let Some(view) = view {
+        agent.learn_view(view);
+    }
+    if matches!(agent.options.config, ConfigSource::ConfigMap { .. }) {
+        let _ =
+            tokio::time::timeout(PATIENCE, async { maps.wait_for(Option::is_some).await.map(drop) }).await;
+        let named = maps.borrow_and_update().clone();
+        if let Some(named) = named {
+            agent.learn_named(named);
+        }
+    }
+}
