@@ -4,6 +4,7 @@ use crate::{Background, Namespace};
 use carve_lab::{Image, Lab, Places, Status};
 use serde_json::Value;
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,8 @@ use std::time::{Duration, Instant};
 const PROBE: &str = "localhost/probe:1";
 /// Name of the image that holds carve.
 const CARVE: &str = "localhost/carve:test";
+/// Name of the image that holds both.
+const LOOKER: &str = "localhost/looker:test";
 
 /// A running lab.
 #[derive(Debug, Clone)]
@@ -40,6 +43,24 @@ impl Cluster {
     /// Image with carve at `/carve`.
     pub fn carve_image(&self) -> &'static str {
         CARVE
+    }
+
+    /// Image with a shell and carve, for pods that look at their GPU.
+    pub fn looker_image(&self) -> &'static str {
+        LOOKER
+    }
+
+    /// Configuration of the first node's containerd, on the host.
+    pub fn containerd_config(&self) -> PathBuf {
+        self.lab.containerd_config()
+    }
+
+    /// Runs a program on the first node and returns what it printed; a failure of the program is none of the test.
+    pub fn on_node(&self, words: &[&str]) -> String {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        let mut command = self.lab.command(&words).unwrap_or_else(|error| panic!("{error:#}"));
+        let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{error}"));
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     /// A namespace for one test; it goes when it is dropped.
@@ -87,13 +108,19 @@ impl Cluster {
 
     /// Waits until something holds, or fails with everything that may tell why not.
     pub fn until(&self, what: &str, most: Duration, holds: impl Fn() -> bool) {
+        self.until_or(what, most, holds, String::new);
+    }
+
+    /// Like [`Cluster::until`], with more to tell about a failure.
+    pub fn until_or(&self, what: &str, most: Duration, holds: impl Fn() -> bool, more: impl Fn() -> String) {
         let give_up = Instant::now() + most;
         while !holds() {
             if Instant::now() > give_up {
                 let events = self.try_kubectl(&["get", "events", "-A", "--sort-by=.lastTimestamp"], None);
                 panic!(
-                    "waited {} s in vain: {what}\n{}\n{}",
+                    "waited {} s in vain: {what}\n{}\n{}\n{}",
                     most.as_secs(),
+                    more(),
                     events.unwrap_or_else(|error| error),
                     self.lab.last_lines()
                 );

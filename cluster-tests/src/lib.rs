@@ -6,10 +6,12 @@
 
 mod background;
 mod cluster;
+mod gpu_node;
 mod namespace;
 mod pod;
 
 pub use background::Background;
 pub use cluster::Cluster;
+pub use gpu_node::{AgentOnNode, GpuNode};
 pub use namespace::Namespace;
 pub use pod::Pod;

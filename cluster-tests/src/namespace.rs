@@ -56,9 +56,20 @@ impl Namespace {
         self.cluster.until(&what, Duration::from_secs(60), || self.phase(pod) == phase);
     }
 
-    /// Runs a command in a pod.
+    /// Runs a command in a pod. A kubelet that has just started may not know the pod yet.
     pub fn exec(&self, pod: &str, words: &[&str]) -> String {
-        self.cluster.kubectl(&[&["exec", "-n", self.name.as_str(), pod, "--"], words].concat())
+        let words = [&["exec", "-n", self.name.as_str(), pod, "--"], words].concat();
+        for _ in 0..20 {
+            match self.cluster.try_kubectl(&words, None) {
+                Err(error) if error.contains("pod does not exist") => {
+                    std::thread::sleep(Duration::from_millis(500));
+                }
+                answer => {
+                    return answer.unwrap_or_else(|error| panic!("kubectl {}: {error}", words.join(" ")));
+                }
+            }
+        }
+        self.cluster.kubectl(&words)
     }
 
     /// What a pod has printed.

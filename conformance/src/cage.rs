@@ -18,7 +18,7 @@ use thiserror::Error;
 /// Where the state file lies, seen from inside.
 const STATE: &str = "/state/machine.json";
 /// Where the simulated library lies, seen from inside.
-const LIBRARIES: &str = "/usr/lib/simulated";
+pub(crate) const LIBRARIES: &str = "/usr/lib/simulated";
 
 /// Why a cage can not be made or used.
 #[derive(Debug, Error)]
@@ -41,7 +41,7 @@ pub enum CageError {
     Host(#[from] HostError),
 }
 
-fn io_error(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> CageError {
+pub(crate) fn io_error(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> CageError {
     let path = path.to_owned();
     move |source| CageError::Io { path, what, source }
 }
@@ -71,10 +71,7 @@ impl Cage {
         let programs: Vec<PathBuf> = Program::ALL.iter().map(|program| incumbents.path(*program)).collect();
         let mut files: Vec<&Path> = programs.iter().map(PathBuf::as_path).collect();
         files.extend([library.as_path(), nvidia_smi.as_path()]);
-        let needed = libraries::needed_by(&files).map_err(io_error(Path::new("ldd"), "find libraries"))?;
-        for file in needed {
-            self.place(&file, &file)?;
-        }
+        self.place_needs_of(&files)?;
         for program in Program::ALL {
             self.place(&incumbents.path(program), &Path::new("/bin").join(program.file_name()))?;
         }
@@ -84,14 +81,18 @@ impl Cage {
             let folder = self.root().join(folder);
             fs::create_dir_all(&folder).map_err(io_error(&folder, "make a directory"))?;
         }
-        let null = self.root().join("dev/null");
-        mknodat(CWD, &null, FileType::CharacterDevice, Mode::from_raw_mode(0o666), makedev(1, 3))
-            .map_err(|error| io_error(&null, "make the device")(error.into()))?;
+        self.make_node("/dev/null", (1, 3))?;
         kernel_files::write_fixed(self.root()).map_err(io_error(self.root(), "write /proc and /sys"))
     }
 
+    /// Puts the libraries that files need into the cage.
+    pub(crate) fn place_needs_of(&self, files: &[&Path]) -> Result<(), CageError> {
+        let needed = libraries::needed_by(files).map_err(io_error(Path::new("ldd"), "find libraries"))?;
+        needed.iter().filter(|file| !self.outside(file).exists()).try_for_each(|file| self.place(file, file))
+    }
+
     /// Puts a file into the cage, as a link where the file system allows it.
-    fn place(&self, file: &Path, inside: &Path) -> Result<(), CageError> {
+    pub(crate) fn place(&self, file: &Path, inside: &Path) -> Result<(), CageError> {
         let target = self.outside(inside);
         if let Some(parent) = target.parent() {
             fs::create_dir_all(parent).map_err(io_error(parent, "make a directory"))?;
@@ -102,6 +103,17 @@ impl Cage {
             return Ok(());
         }
         fs::copy(&file, &target).map(drop).map_err(io_error(&file, "copy the file into the cage"))
+    }
+
+    /// Makes a character device with these numbers. Nothing need be behind it.
+    pub(crate) fn make_node(&self, inside: &str, (major, minor): (u32, u32)) -> Result<(), CageError> {
+        let path = self.outside(Path::new(inside));
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent).map_err(io_error(parent, "make a directory"))?;
+        }
+        let mode = Mode::from_raw_mode(0o666);
+        mknodat(CWD, &path, FileType::CharacterDevice, mode, makedev(major, minor))
+            .map_err(|error| io_error(&path, "make the device")(error.into()))
     }
 
     /// The root directory, seen from outside.
@@ -184,21 +196,9 @@ impl Cage {
         arguments: &[&str],
         environment: &[(&str, &str)],
     ) -> Result<Command, CageError> {
-        let root = CString::new(self.root().as_os_str().as_bytes())
-            .map_err(|error| io_error(self.root(), "name the directory")(error.into()))?;
-        let mut command = Command::new(format!("/bin/{}", program.file_name()));
-        command
-            .args(arguments)
-            .env_clear()
-            .envs([
-                ("PATH", "/bin"),
-                ("HOME", "/tmp"),
-                ("NODE_NAME", "simulated"),
-                ("LD_LIBRARY_PATH", LIBRARIES),
-                ("CARVE_SIM_STATE", STATE),
-            ])
-            .envs(environment.iter().copied())
-            .stdin(Stdio::null());
+        let root = self.named_root()?;
+        let mut command = self.dressed(program.file_name());
+        command.args(arguments).env("NODE_NAME", "simulated").envs(environment.iter().copied());
         // SAFETY: between fork and exec only system calls are made; the path was made before.
         unsafe {
             command.pre_exec(move || {
@@ -208,5 +208,26 @@ impl Cage {
             });
         }
         Ok(command)
+    }
+
+    /// The command line of a program in `/bin` with the environment that shows it the machine, its root not yet changed.
+    pub(crate) fn dressed(&self, program: &str) -> Command {
+        let mut command = Command::new(format!("/bin/{program}"));
+        command
+            .env_clear()
+            .envs([
+                ("PATH", "/bin"),
+                ("HOME", "/tmp"),
+                ("LD_LIBRARY_PATH", LIBRARIES),
+                ("CARVE_SIM_STATE", STATE),
+            ])
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// The root directory as system calls want it.
+    pub(crate) fn named_root(&self) -> Result<CString, CageError> {
+        CString::new(self.root().as_os_str().as_bytes())
+            .map_err(|error| io_error(self.root(), "name the directory")(error.into()))
     }
 }

@@ -71,7 +71,7 @@ impl Default for Carve {
 }
 
 /// The built program, beside the simulated driver library.
-fn binary() -> &'static Path {
+pub(crate) fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| built::package("carve").join("carve"))
 }

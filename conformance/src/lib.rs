@@ -8,6 +8,8 @@
 mod built;
 mod cage;
 mod carve;
+mod caged_carve;
+mod driver_files;
 mod incumbents;
 mod kernel_files;
 mod libraries;

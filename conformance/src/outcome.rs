@@ -62,8 +62,19 @@ impl Running {
         }
     }
 
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
     /// Everything heard on stderr so far.
-    pub fn heard(&self) -> String {
+    pub fn heard(&mut self) -> String {
+        self.heard.extend(self.lines.try_iter());
         self.heard.join("\n")
     }
 }

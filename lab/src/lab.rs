@@ -236,6 +236,11 @@ impl Lab {
         self.folder().join("admin.kubeconfig")
     }
 
+    /// Configuration of the first node's containerd.
+    pub fn containerd_config(&self) -> PathBuf {
+        Node::numbered(0).folder(&self.folder()).join("containerd.toml")
+    }
+
     /// A command that runs inside the lab, with kubectl and its settings at hand.
     pub fn command(&self, words: &[String]) -> Result<Command> {
         let init = self.init().context("no lab is running; 'cargo xtask lab up' starts one")?;

@@ -53,16 +53,19 @@ pub(crate) fn images(lab: &Lab) -> Result<Vec<PathBuf>> {
     run(cargo().args(["build", "--quiet", "--package", "carve"]))?;
     let folder = lab.cache().join("images");
     fs::create_dir_all(&folder)?;
+    let program = root().join("target/debug/carve");
     let carve = Image::new("localhost/carve:test")
-        .program(&root().join("target/debug/carve"), "/carve")?
+        .program(&program, "/carve")?
         .env("HOME", "/tmp")
         .entrypoint(["/carve"]);
-    let mut probe = Image::new("localhost/probe:1").entrypoint(["/bin/sh"]);
+    let (mut probe, mut looker) = (Image::new("localhost/probe:1"), Image::new("localhost/looker:test"));
     for program in ["/bin/sh", "/bin/ls", "/bin/cat", "/bin/sleep", "/usr/bin/env"] {
         probe = probe.program(Path::new(program), program)?;
+        looker = looker.program(Path::new(program), program)?;
     }
+    let (probe, looker) = (probe.entrypoint(["/bin/sh"]), looker.program(&program, "/carve")?);
     let mut written = Vec::new();
-    for (image, name) in [(carve, "carve.tar"), (probe, "probe.tar")] {
+    for (image, name) in [(carve, "carve.tar"), (probe, "probe.tar"), (looker, "looker.tar")] {
         image.write(&folder.join(name))?;
         written.push(folder.join(name));
     }

@@ -4,6 +4,7 @@ use crate::error::{Answer, Code};
 use crate::session::Session;
 use carve_gpu_host::{Gpu, GpuHost, HostResult, MigDevice};
 use carve_gpu_model::{GpuIndex, Product};
+use carve_sim_store::DeviceNodes;
 use std::ffi::c_int;
 
 /// Multiprocessors of a GPU whose number is not known; nothing depends on it being right.
@@ -24,24 +25,34 @@ pub(crate) struct Device {
 /// A GPU that answers, with the devices it is cut into.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
+    /// Its number among the GPUs whose nodes this process has, lost ones counted.
+    pub(crate) number: u32,
     /// The GPU as one device; CUDA does not show it while MIG is on.
     pub(crate) whole: Device,
     /// `None` while MIG is off.
     pub(crate) parts: Option<Vec<Device>>,
 }
 
-/// Every GPU of the machine that is not lost, in the driver's order.
-pub(crate) fn all(host: &dyn GpuHost) -> HostResult<Vec<Candidate>> {
-    let alive = |gpu: &Gpu| host.memory(gpu.index).is_ok();
-    host.gpus()?.into_iter().filter(alive).map(|gpu| candidate(host, gpu)).collect()
+/// Every GPU of the machine that is not lost, in the driver's order; with nodes, those alone that they give.
+pub(crate) fn all(host: &dyn GpuHost, nodes: Option<&DeviceNodes>) -> HostResult<Vec<Candidate>> {
+    let gpus = host.gpus()?;
+    let given = gpus.into_iter().filter(|gpu| nodes.is_none_or(|nodes| nodes.show_gpu(gpu)));
+    let alive = |(_, gpu): &(u32, Gpu)| host.memory(gpu.index).is_ok();
+    (0..).zip(given).filter(alive).map(|(number, gpu)| candidate(host, nodes, number, gpu)).collect()
 }
 
-fn candidate(host: &dyn GpuHost, gpu: Gpu) -> HostResult<Candidate> {
+fn candidate(
+    host: &dyn GpuHost,
+    nodes: Option<&DeviceNodes>,
+    number: u32,
+    gpu: Gpu,
+) -> HostResult<Candidate> {
     let product = Product::by_pci_id(gpu.pci_id).or_else(|| Product::by_name(&gpu.name));
     let multiprocessors = product.and_then(Product::multiprocessors).map_or(GUESS, u32::from);
     let parts = match host.mig_mode(gpu.index)? {
         Some(mode) if mode.current => {
             let parts = host.mig_devices(gpu.index)?.into_iter();
+            let parts = parts.filter(|mig| nodes.is_none_or(|nodes| nodes.allow_mig(&gpu, mig)));
             Some(parts.map(|mig| part(host, &gpu, mig)).collect::<HostResult<_>>()?)
         }
         _ => None,
@@ -55,7 +66,7 @@ fn candidate(host: &dyn GpuHost, gpu: Gpu) -> HostResult<Candidate> {
         multiprocessors,
         gpu,
     };
-    Ok(Candidate { whole, parts })
+    Ok(Candidate { number, whole, parts })
 }
 
 fn part(host: &dyn GpuHost, gpu: &Gpu, mig: MigDevice) -> HostResult<Device> {

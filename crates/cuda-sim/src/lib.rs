@@ -5,6 +5,7 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `CARVE_SIM_MACHINE`, `CARVE_SIM_STATE` | the machine, as for the simulated `libnvidia-ml.so.1` |
+//! | `CARVE_SIM_DEV` | folder of device nodes, likewise: only GPUs and MIG devices with theirs are there |
 //! | `CUDA_VISIBLE_DEVICES` | which devices this process sees, by index or UUID |
 //! | `CUDA_MPS_PIPE_DIRECTORY` | limits of an MPS client stand in its file `carve-sim-limits` |
 //! | `CARVE_SIM_CUDA_FAULT` | `wrong-sum`, `launch-fails` or `hang` |

@@ -8,7 +8,7 @@ use crate::module::Modules;
 use crate::session::Session;
 use crate::visible::visible;
 use carve_gpu_host::{GpuHost, HostError, Machine, MachineError, SimulatedHost};
-use carve_sim_store::{SharedMachine, StoreError};
+use carve_sim_store::{DeviceNodes, SharedMachine, StoreError};
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -79,8 +79,9 @@ pub(crate) fn from_environment() -> Result<Session, SettingsError> {
         Some(folder) => Limits::read(Path::new(&folder)).map_err(SettingsError::Limits)?,
         None => Limits::default(),
     };
-    let devices =
-        visible(text(VISIBLE)?.as_deref(), &device::all(&*host)?).map_err(SettingsError::Visible)?;
+    let nodes = text(DeviceNodes::VARIABLE)?.filter(|text| !text.is_empty()).map(DeviceNodes::new);
+    let machine = device::all(&*host, nodes.as_ref())?;
+    let devices = visible(text(VISIBLE)?.as_deref(), &machine).map_err(SettingsError::Visible)?;
     let cuda = host.driver()?.cuda;
     let (contexts, modules) = (Contexts::default(), Modules::default());
     Ok(Session { host, cuda, devices, limits, fault, contexts, modules })

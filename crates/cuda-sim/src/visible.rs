@@ -50,7 +50,7 @@ fn named<'a>(entry: &str, machine: &'a [Candidate]) -> Option<&'a Device> {
     }
     let digits = entry.split(|digit: char| !digit.is_ascii_digit()).next()?;
     let index: u32 = digits.parse().ok()?;
-    machine.iter().find(|candidate| candidate.whole.gpu.index.0 == index).and_then(first_of)
+    machine.iter().find(|candidate| candidate.number == index).and_then(first_of)
 }
 
 /// A MIG device by its GPU and the ids of its instances.
@@ -71,8 +71,9 @@ mod tests {
     use super::visible;
     use crate::device::all;
     use crate::error::Code;
-    use carve_gpu_host::{GpuHost, Machine, SimulatedHost};
+    use carve_gpu_host::{GpuHost, Machine, SimulatedHost, compute_instance_minor, gpu_instance_minor};
     use carve_gpu_model::{GpuIndex, ProfileId};
+    use carve_sim_store::DeviceNodes;
 
     /// Two A100, an H100 cut into two halves, and a T4.
     fn machine() -> SimulatedHost {
@@ -91,7 +92,7 @@ mod tests {
     fn entries_mean_what_the_driver_takes_them_for() {
         let host = machine();
         let (gpus, parts) = (host.gpus().unwrap(), host.mig_devices(GpuIndex(2)).unwrap());
-        let candidates = all(&host).unwrap();
+        let candidates = all(&host, None).unwrap();
         let uuid = |index: usize| gpus[index].uuid.0.as_str();
         let (first, second) = (parts[0].uuid.0.as_str(), parts[1].uuid.0.as_str());
         let older = format!("MIG-{}/{}/{}", uuid(2), parts[1].gpu_instance, parts[1].compute_instance);
@@ -132,11 +133,41 @@ mod tests {
     }
 
     #[test]
+    fn only_what_has_its_nodes_is_there_and_the_rest_is_numbered_anew() {
+        let host = machine();
+        let (gpus, parts) = (host.gpus().unwrap(), host.mig_devices(GpuIndex(2)).unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("nvidia-caps")).unwrap();
+        let nodes = DeviceNodes::new(folder.path());
+        let make = |name: &str| std::fs::write(folder.path().join(name), "").unwrap();
+        let seen = |text: Option<&str>| -> Vec<String> {
+            let devices = visible(text, &all(&host, Some(&nodes)).unwrap()).unwrap();
+            devices.into_iter().map(|device| device.uuid).collect()
+        };
+        assert!(
+            seen(None).is_empty() && seen(Some("0")).is_empty() && seen(Some(&gpus[0].uuid.0)).is_empty()
+        );
+        make("nvidia1");
+        make("nvidia2");
+        // Watching MIG devices is not using them.
+        make("nvidia-caps/nvidia-cap2");
+        assert_eq!(seen(None), [gpus[1].uuid.0.clone()]);
+        assert_eq!(seen(Some("0")), [gpus[1].uuid.0.clone()]);
+        assert!(seen(Some("1")).is_empty() && seen(Some(&parts[1].uuid.0)).is_empty());
+        let instance = gpu_instance_minor(2, parts[1].gpu_instance);
+        let compute = compute_instance_minor(2, parts[1].gpu_instance, parts[1].compute_instance);
+        make(&format!("nvidia-caps/nvidia-cap{instance}"));
+        make(&format!("nvidia-caps/nvidia-cap{compute}"));
+        assert_eq!(seen(Some("1")), [parts[1].uuid.0.clone()]);
+        assert!(seen(Some(&parts[0].uuid.0)).is_empty());
+    }
+
+    #[test]
     fn a_part_is_smaller_than_its_gpu_and_says_so() {
         let host = machine();
-        let part = &visible(Some("2"), &all(&host).unwrap()).unwrap()[0];
+        let part = &visible(Some("2"), &all(&host, None).unwrap()).unwrap()[0];
         assert!(part.name.starts_with("NVIDIA H100 PCIe MIG 3g."), "{}", part.name);
-        let whole = &all(&host).unwrap()[2].whole;
+        let whole = &all(&host, None).unwrap()[2].whole;
         assert!(part.memory < whole.memory / 2 + (1 << 30) && part.multiprocessors < whole.multiprocessors);
     }
 
@@ -144,10 +175,10 @@ mod tests {
     fn a_cut_gpu_without_parts_is_no_device() {
         let mut host = SimulatedHost::new(Machine::named("h200").unwrap());
         host.set_mig_mode(GpuIndex(0), true).unwrap();
-        assert!(visible(None, &all(&host).unwrap()).unwrap().is_empty());
+        assert!(visible(None, &all(&host, None).unwrap()).unwrap().is_empty());
         host.set_mig_mode(GpuIndex(0), false).unwrap();
-        assert_eq!(visible(None, &all(&host).unwrap()).unwrap().len(), 1);
+        assert_eq!(visible(None, &all(&host, None).unwrap()).unwrap().len(), 1);
         host.lose(GpuIndex(0));
-        assert!(visible(Some("0"), &all(&host).unwrap()).unwrap().is_empty());
+        assert!(visible(Some("0"), &all(&host, None).unwrap()).unwrap().is_empty());
     }
 }

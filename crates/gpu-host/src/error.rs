@@ -22,6 +22,8 @@ pub enum Verb {
     Link,
     /// [`crate::GpuHost::fabric`]
     Fabric,
+    /// [`crate::GpuHost::recovery_action`]
+    RecoveryAction,
     /// [`crate::GpuHost::next_event`]
     NextEvent,
     /// [`crate::GpuHost::mig_mode`]
@@ -52,7 +54,7 @@ pub enum Verb {
 
 impl Verb {
     /// Every verb with its written name.
-    pub const ALL: [(Verb, &'static str); 20] = [
+    pub const ALL: [(Verb, &'static str); 21] = [
         (Verb::Driver, "driver"),
         (Verb::Gpus, "gpus"),
         (Verb::Memory, "memory"),
@@ -60,6 +62,7 @@ impl Verb {
         (Verb::Processes, "processes"),
         (Verb::Link, "link"),
         (Verb::Fabric, "fabric"),
+        (Verb::RecoveryAction, "recovery-action"),
         (Verb::NextEvent, "next-event"),
         (Verb::MigMode, "mig-mode"),
         (Verb::SetMigMode, "set-mig-mode"),

@@ -2,7 +2,7 @@
 
 use crate::{
     ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError, HostFailure,
-    HostResult, Link, MemoryUse, MigDevice, MigMode, ModeOutcome, Utilisation, Verb,
+    HostResult, Link, MemoryUse, MigDevice, MigMode, ModeOutcome, RecoveryAction, Utilisation, Verb,
 };
 use carve_gpu_model::{
     ComputeInstanceId, ComputeProfile, ComputeProfileIndex, GpuIndex, GpuInstanceId, Placement, ProfileId,
@@ -229,6 +229,10 @@ impl<H: GpuHost> GpuHost for FaultInjectingHost<H> {
 
     fn fabric(&self, gpu: GpuIndex) -> HostResult<Option<Fabric>> {
         self.ask(Verb::Fabric, Some(gpu), |host| host.fabric(gpu))
+    }
+
+    fn recovery_action(&self, gpu: GpuIndex) -> HostResult<Option<RecoveryAction>> {
+        self.ask(Verb::RecoveryAction, Some(gpu), |host| host.recovery_action(gpu))
     }
 
     fn next_event(&mut self, wait: Duration) -> HostResult<Option<GpuEvent>> {

@@ -2,7 +2,7 @@
 
 use crate::{
     ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuInstance, GpuProcess, HostResult, Link, MemoryUse,
-    MigDevice, MigMode, ModeOutcome, Utilisation,
+    MigDevice, MigMode, ModeOutcome, RecoveryAction, Utilisation,
 };
 use carve_gpu_model::{
     ComputeInstanceId, ComputeProfile, ComputeProfileIndex, GpuIndex, GpuInstanceId, Placement, ProfileId,
@@ -35,6 +35,9 @@ pub trait GpuHost {
 
     /// Where the GPU belongs in a fabric over several machines, or `None` while it belongs to none.
     fn fabric(&self, gpu: GpuIndex) -> HostResult<Option<Fabric>>;
+
+    /// What the driver says must be done before the GPU is as it should be, or `None` where it can not tell.
+    fn recovery_action(&self, gpu: GpuIndex) -> HostResult<Option<RecoveryAction>>;
 
     /// The next event, or `None` when the time is up.
     fn next_event(&mut self, wait: Duration) -> HostResult<Option<GpuEvent>>;

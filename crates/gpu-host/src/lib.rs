@@ -12,6 +12,7 @@ mod facts;
 mod faults;
 mod host;
 pub mod machine;
+mod recovery;
 mod simulated;
 
 pub use capabilities::{
@@ -26,4 +27,5 @@ pub use facts::{
 pub use faults::{FaultInjectingHost, FaultPlan, FaultPlanError, FaultReaction, FaultWhen, InjectedFault};
 pub use host::GpuHost;
 pub use machine::{Machine, MachineError};
+pub use recovery::RecoveryAction;
 pub use simulated::{SimulatedHost, SimulatedState};

@@ -2,7 +2,7 @@
 
 use carve_gpu_host::{
     FaultInjectingHost, GpuEvent, GpuHost, HostFailure, Machine, MigMode, ModeOutcome, PciPath,
-    SimulatedHost, Verb, mig_minors,
+    RecoveryAction, SimulatedHost, Verb, mig_minors,
 };
 use carve_gpu_model::{
     Bytes, ComputeInstanceId, ComputeProfileIndex, GpuIndex, GpuInstanceId, Placed, Placement, ProfileId,
@@ -223,6 +223,50 @@ gpus:
 
     let wrong = Machine::parse(&text.replace("00112233-", "")).unwrap_err();
     assert!(wrong.to_string().contains("not the UUID of a fabric"), "{wrong}");
+}
+
+#[test]
+fn a_gpu_says_what_it_needs_until_that_is_done() {
+    let (mut host, sick, well) = (host("mixed"), GpuIndex(1), GpuIndex(0));
+    assert_eq!(host.recovery_action(sick).unwrap(), Some(RecoveryAction::NoneNeeded));
+    assert_eq!(failure(host.recovery_action(GpuIndex(9))), HostFailure::InvalidArgument);
+    let healthy = serde_json::to_string(host.state()).unwrap();
+    assert!(!healthy.contains("recovery"), "{healthy}");
+
+    // A reset is what some faults take, and not enough for others; a reboot always is.
+    for (action, after_reset) in [
+        (RecoveryAction::Reset, RecoveryAction::NoneNeeded),
+        (RecoveryAction::DrainAndReset, RecoveryAction::NoneNeeded),
+        (RecoveryAction::Reboot, RecoveryAction::Reboot),
+        (RecoveryAction::Other(99), RecoveryAction::Other(99)),
+    ] {
+        host.need_recovery(sick, action);
+        let written = serde_json::to_string(host.state()).unwrap();
+        let mut host = SimulatedHost::from_state(serde_json::from_str(&written).unwrap());
+        assert_eq!(host.recovery_action(sick).unwrap(), Some(action));
+        assert_eq!(host.recovery_action(well).unwrap(), Some(RecoveryAction::NoneNeeded));
+        host.reset(&[sick]).unwrap();
+        assert_eq!(host.recovery_action(sick).unwrap(), Some(after_reset));
+        host.reboot();
+        assert_eq!(host.recovery_action(sick).unwrap(), Some(RecoveryAction::NoneNeeded));
+    }
+    host.lose(sick);
+    assert_eq!(failure(host.recovery_action(sick)), HostFailure::GpuLost);
+    let planned = FaultInjectingHost::new(host, "recovery-action:1:before:999".parse().unwrap(), |_| {
+        HostFailure::Timeout
+    });
+    assert_eq!(planned.recovery_action(well).unwrap_err().verb, Verb::RecoveryAction);
+    assert_eq!(planned.recovery_action(well).unwrap(), Some(RecoveryAction::NoneNeeded));
+}
+
+#[test]
+fn a_driver_from_before_recovery_actions_can_not_tell() {
+    for (driver, tells) in [("560.35.05", false), ("565.57.01", true), ("580.95.05", true)] {
+        let text = format!("name: old\ndriver: {driver}\ngpus:\n- product: t4");
+        let mut host = SimulatedHost::new(Machine::parse(&text).unwrap());
+        host.need_recovery(GpuIndex(0), RecoveryAction::Reset);
+        assert_eq!(host.recovery_action(GpuIndex(0)).unwrap(), tells.then_some(RecoveryAction::Reset));
+    }
 }
 
 #[test]

@@ -52,6 +52,11 @@ impl<T: Copy> Out<T> {
         Ok(())
     }
 
+    /// A later place in the array that C passed. Nothing is looked at yet.
+    pub(crate) fn nth(self, position: usize) -> Self {
+        Out(self.0.wrapping_add(position))
+    }
+
     /// The same place, seen as the part of a struct that its first version had.
     pub(crate) fn cast<U>(self) -> Out<U> {
         Out(self.0.cast())

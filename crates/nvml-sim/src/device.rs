@@ -5,7 +5,7 @@ use crate::handle::{Handle, Thing};
 use crate::session::Answer;
 use crate::simulation::{Simulation, said};
 use carve_gpu_host::{Gpu, HostFailure};
-use carve_gpu_model::{Architecture, GpuIndex, PciAddress, Product};
+use carve_gpu_model::{Architecture, PciAddress, Product};
 use nvml_wrapper_sys::bindings::{nvmlPciInfo_t, nvmlPciInfoExt_v1_t, nvmlUUID_v1_t};
 use std::ffi::{c_char, c_int, c_uint};
 
@@ -59,11 +59,12 @@ fn first_version(info: &nvmlPciInfo_t) -> PciInfoV1 {
 
 /// The handle of a GPU or MIG device by its identity.
 fn by_uuid(simulation: &Simulation, uuid: &str) -> Answer<Handle> {
-    if let Some(gpu) = simulation.gpus.iter().find(|gpu| gpu.uuid.0 == uuid) {
+    if let Some(gpu) = simulation.shown().find(|gpu| gpu.uuid.0 == uuid) {
         return simulation.alive(gpu.index).map(|gpu| Handle::of(Thing::Gpu(gpu)));
     }
-    for gpu in &simulation.gpus {
+    for gpu in simulation.shown() {
         let Ok(devices) = simulation.host.plain().mig_devices(gpu.index) else { continue };
+        let devices = simulation.shown_migs(gpu.index, devices)?;
         if let Some(found) = devices.iter().find(|device| device.uuid.0 == uuid) {
             let thing = Thing::MigDevice(gpu.index, found.gpu_instance, found.compute_instance);
             return Ok(Handle::of(thing));
@@ -87,13 +88,14 @@ fn architecture(gpu: &Gpu) -> u32 {
 
 nvml! {
     fn nvmlDeviceGetCount | nvmlDeviceGetCount_v2(simulation, count: Out<c_uint>) {
-        count.set(said(simulation.host.gpus())?.len() as c_uint)
+        said(simulation.host.gpus())?;
+        count.set(simulation.shown().count() as c_uint)
     }
 
     fn nvmlDeviceGetHandleByIndex | nvmlDeviceGetHandleByIndex_v2(
         simulation, index: c_uint, device: Out<Handle>,
     ) {
-        let gpu = simulation.alive(GpuIndex(index))?;
+        let gpu = simulation.at_index(index)?;
         device.set(Handle::of(Thing::Gpu(gpu)))
     }
 
@@ -121,7 +123,7 @@ nvml! {
         simulation, bus_id: In<c_char>, device: Out<Handle>,
     ) {
         let address: PciAddress = bus_id.text()?.parse().map_err(|_| HostFailure::InvalidArgument)?;
-        let gpu = simulation.gpus.iter().find(|gpu| gpu.address == address).ok_or(HostFailure::NotFound)?;
+        let gpu = simulation.shown().find(|gpu| gpu.address == address).ok_or(HostFailure::NotFound)?;
         device.set(Handle::of(Thing::Gpu(simulation.alive(gpu.index)?)))
     }
 
@@ -147,7 +149,10 @@ nvml! {
 
     fn nvmlDeviceGetIndex(simulation, device: Handle, index: Out<c_uint>) {
         let device = simulation.device(device)?;
-        index.set(device.mig.map_or(device.gpu.0, |mig| mig.position))
+        match device.mig {
+            None => index.set(simulation.index_of(device.gpu)?),
+            Some(mig) => index.set(mig.position),
+        }
     }
 
     fn nvmlDeviceGetMinorNumber(simulation, device: Handle, minor: Out<c_uint>) {

@@ -7,6 +7,7 @@
 //! | `CARVE_SIM_MACHINE` | a preset, `PRODUCT:COUNT`, or the path of a machine description |
 //! | `CARVE_SIM_STATE` | file in which the machine is kept and shared; if no machine is named, it tells which |
 //! | `CARVE_SIM_FAULT` | planned faults, such as `create-gpu-instance:2:before:23` or `change:3:after:die` |
+//! | `CARVE_SIM_DEV` | folder of device nodes, such as `/dev`: only GPUs and MIG devices with theirs are shown |
 //! | `CARVE_SIM_TRACE` | file to which every call appends `nvmlName -> code` |
 //!
 //! Without any, the machine is a private p4d.24xlarge. Every entry goes through [`session::answer`], which catches
@@ -22,6 +23,7 @@ mod compute_instance;
 mod device;
 mod event;
 mod fabric;
+mod field;
 mod gpu_instance;
 mod handle;
 mod memory;

@@ -49,7 +49,7 @@ nvml! {
         if !simulation.facts(gpu)?.mig_capable {
             return Err(HostFailure::NotSupported);
         }
-        let devices = said(simulation.host.mig_devices(gpu))?;
+        let devices = simulation.shown_migs(gpu, said(simulation.host.mig_devices(gpu))?)?;
         // No index is too high, not even while MIG is off; there just is no device.
         let found = devices.iter().find(|device| device.position == index).ok_or(HostFailure::NotFound)?;
         out.set(Handle::of(Thing::MigDevice(gpu, found.gpu_instance, found.compute_instance)))

@@ -78,7 +78,6 @@ not_supported! {
     nvmlDeviceGetFanSpeed
     nvmlDeviceGetFanSpeedRPM
     nvmlDeviceGetFanSpeed_v2
-    nvmlDeviceGetFieldValues
     nvmlDeviceGetGpcClkMinMaxVfOffset
     nvmlDeviceGetGpcClkVfOffset
     nvmlDeviceGetGpuMaxPcieLinkGeneration

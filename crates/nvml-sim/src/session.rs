@@ -63,7 +63,9 @@ pub(crate) fn initialise() -> Answer {
     if session.initialised == 0 {
         let simulation = match session.simulation.take() {
             Some(known) => known.look_again(),
-            None => settings::from_environment().map_err(|error| error.to_string()).and_then(Simulation::new),
+            None => settings::from_environment()
+                .map_err(|error| error.to_string())
+                .and_then(|(host, nodes)| Simulation::new(host, nodes)),
         };
         match simulation {
             Ok(simulation) => session.simulation = Some(simulation),

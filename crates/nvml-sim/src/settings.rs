@@ -4,7 +4,7 @@ use crate::simulation::Simulated;
 use carve_gpu_host::{
     FaultInjectingHost, FaultPlan, FaultPlanError, HostFailure, Machine, MachineError, SimulatedHost, Verb,
 };
-use carve_sim_store::{SharedMachine, StoreError};
+use carve_sim_store::{DeviceNodes, SharedMachine, StoreError};
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -37,8 +37,13 @@ fn reason(error: &StoreError) -> String {
     std::error::Error::source(error).map(|source| format!(": {source}")).unwrap_or_default()
 }
 
-/// The machine that the environment describes.
-pub(crate) fn from_environment() -> Result<Box<dyn Simulated>, SettingsError> {
+/// The machine that the environment describes, and the device nodes that this process has of it, if that matters.
+pub(crate) fn from_environment() -> Result<(Box<dyn Simulated>, Option<DeviceNodes>), SettingsError> {
+    let nodes = text(DeviceNodes::VARIABLE)?.map(DeviceNodes::new);
+    Ok((host()?, nodes))
+}
+
+fn host() -> Result<Box<dyn Simulated>, SettingsError> {
     let machine = text(MACHINE)?.map(|written| read_machine(&written)).transpose()?;
     let state = text(STATE)?.map(PathBuf::from);
     let plan: FaultPlan = text(FAULT)?.unwrap_or_default().parse().map_err(SettingsError::Fault)?;

@@ -8,7 +8,7 @@ use carve_gpu_host::{
     MigDevice, SimulatedHost,
 };
 use carve_gpu_model::{GpuIndex, GpuProfile, ProfileName, ProfileTable};
-use carve_sim_store::SharedMachine;
+use carve_sim_store::{DeviceNodes, SharedMachine};
 use std::fmt::Debug;
 
 /// A simulated host with planned faults.
@@ -70,19 +70,27 @@ pub(crate) struct Simulation {
     pub(crate) host: Box<dyn Simulated>,
     pub(crate) machine: Machine,
     pub(crate) driver: Driver,
+    /// All GPUs, shown or not: a link leads to a GPU that this process can not open, too.
     pub(crate) gpus: Vec<Gpu>,
+    /// GPUs that this process is shown, in the order of their indices in it.
+    shown: Vec<GpuIndex>,
+    /// The device nodes of this process; none where it is shown everything.
+    nodes: Option<DeviceNodes>,
     pub(crate) events: EventLog,
 }
 
 impl Simulation {
     /// Looks at the machine for the first time.
-    pub(crate) fn new(host: Box<dyn Simulated>) -> Result<Self, String> {
+    pub(crate) fn new(host: Box<dyn Simulated>, nodes: Option<DeviceNodes>) -> Result<Self, String> {
         let look = |host: &dyn Simulated| -> HostResult<(Driver, Vec<Gpu>)> {
             Ok((host.plain().driver()?, host.plain().gpus()?))
         };
         match look(&*host) {
             Ok((driver, gpus)) => {
-                Ok(Simulation { machine: host.machine(), driver, gpus, events: EventLog::default(), host })
+                let sees = |gpu: &&Gpu| nodes.as_ref().is_none_or(|nodes| nodes.show_gpu(gpu));
+                let shown = gpus.iter().filter(sees).map(|gpu| gpu.index).collect();
+                let (machine, events) = (host.machine(), EventLog::default());
+                Ok(Simulation { host, machine, driver, gpus, shown, nodes, events })
             }
             Err(error) => Err(host.take_trouble().unwrap_or_else(|| error.to_string())),
         }
@@ -91,7 +99,7 @@ impl Simulation {
     /// Looks again after a shutdown: the state file may hold another machine by now.
     pub(crate) fn look_again(self) -> Result<Self, String> {
         let events = self.events;
-        Simulation::new(self.host).map(|simulation| Simulation { events, ..simulation })
+        Simulation::new(self.host, self.nodes).map(|simulation| Simulation { events, ..simulation })
     }
 
     /// What went wrong with the state file in the last call, if something did.
@@ -104,8 +112,35 @@ impl Simulation {
         self.gpus.get(gpu.0 as usize).ok_or(HostFailure::InvalidArgument)
     }
 
-    /// Fails for a GPU that is lost or was never there.
+    /// The GPUs that this process is shown, in its order. Which they are is found out when NVML is initialised.
+    pub(crate) fn shown(&self) -> impl Iterator<Item = &Gpu> {
+        self.shown.iter().filter_map(|gpu| self.facts(*gpu).ok())
+    }
+
+    /// The GPU at an index of this process.
+    pub(crate) fn at_index(&self, index: u32) -> Answer<GpuIndex> {
+        let gpu = self.shown.get(index as usize).copied().ok_or(HostFailure::InvalidArgument)?;
+        self.alive(gpu)
+    }
+
+    /// The index of a GPU in this process.
+    pub(crate) fn index_of(&self, gpu: GpuIndex) -> Answer<u32> {
+        let position = self.shown.iter().position(|shown| *shown == gpu);
+        position.map(|position| position as u32).ok_or(HostFailure::InvalidArgument)
+    }
+
+    /// Those of a GPU's MIG devices that this process is shown, numbered anew. Their nodes are looked for each time.
+    pub(crate) fn shown_migs(&self, gpu: GpuIndex, all: Vec<MigDevice>) -> Answer<Vec<MigDevice>> {
+        self.index_of(gpu)?;
+        let Some(nodes) = &self.nodes else { return Ok(all) };
+        let facts = self.facts(gpu)?;
+        let seen = all.into_iter().filter(|mig| nodes.show_mig(facts, mig));
+        Ok((0..).zip(seen).map(|(position, mig)| MigDevice { position, ..mig }).collect())
+    }
+
+    /// Fails for a GPU that is lost, was never there, or is not shown to this process.
     pub(crate) fn alive(&self, gpu: GpuIndex) -> Answer<GpuIndex> {
+        self.index_of(gpu)?;
         said(self.host.plain().mig_mode(gpu)).map(|_| gpu)
     }
 
@@ -123,7 +158,8 @@ impl Simulation {
             Thing::Gpu(gpu) => Ok(Device { gpu: self.alive(gpu)?, mig: None }),
             Thing::MigDevice(gpu, instance, compute) => {
                 let devices = said(self.host.plain().mig_devices(gpu))?;
-                let mig = devices
+                let mig = self
+                    .shown_migs(gpu, devices)?
                     .into_iter()
                     .find(|device| device.gpu_instance == instance && device.compute_instance == compute)
                     .ok_or(HostFailure::InvalidArgument)?;

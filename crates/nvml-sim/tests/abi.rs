@@ -4,8 +4,11 @@
 
 #[path = "support/built.rs"]
 mod built;
+#[macro_use]
+#[path = "support/c.rs"]
+mod c;
 
-use libloading::Library;
+use c::{C, Handle, child, gpu, load, passes, started, text, zeroed};
 use nvml_wrapper_sys::bindings::{
     nvmlComputeInstanceProfileInfo_t, nvmlEventData_t, nvmlGpuFabricInfo_t, nvmlGpuFabricInfo_v2_t,
     nvmlGpuFabricInfo_v3_t, nvmlGpuInstanceInfo_t, nvmlGpuInstancePlacement_t, nvmlGpuInstanceProfileInfo_t,
@@ -13,57 +16,7 @@ use nvml_wrapper_sys::bindings::{
 };
 use std::ffi::{CString, c_char};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Output};
 use std::ptr::null_mut;
-
-type Handle = *mut u8;
-
-/// The library, each call spelled out with the types of its arguments.
-struct C(Library);
-
-macro_rules! c {
-    ($library:expr, $name:ident($($argument:expr => $type:ty),* $(,)?)) => {{
-        let name = concat!(stringify!($name), "\0");
-        #[allow(unsafe_code, reason = "calling C")]
-        // SAFETY: the types are those of NVML's header.
-        unsafe {
-            let function = $library.0.get::<unsafe extern "C" fn($($type),*) -> u32>(name.as_bytes()).unwrap();
-            function($($argument),*)
-        }
-    }};
-}
-
-fn load() -> C {
-    #[allow(unsafe_code, reason = "loading a library runs its initialisers")]
-    // SAFETY: it is the library under test, which has none.
-    C(unsafe { Library::new(built::library()) }.unwrap())
-}
-
-fn started() -> C {
-    let library = load();
-    assert_eq!(c!(library, nvmlInit_v2()), 0);
-    library
-}
-
-fn gpu(library: &C, index: u32) -> Handle {
-    let mut device = null_mut();
-    assert_eq!(c!(library, nvmlDeviceGetHandleByIndex_v2(index => u32, &mut device => *mut Handle)), 0);
-    device
-}
-
-fn text(fill: impl FnOnce(*mut c_char, u32) -> u32) -> String {
-    let mut buffer = [0 as c_char; 96];
-    assert_eq!(fill(buffer.as_mut_ptr(), 96), 0);
-    buffer.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8 as char).collect()
-}
-
-fn zeroed<T>() -> T {
-    #[allow(unsafe_code, reason = "C's structs hold numbers and pointers only")]
-    // SAFETY: all zeroes is a value of each of them.
-    unsafe {
-        std::mem::zeroed()
-    }
-}
 
 fn create(library: &C, device: Handle, profile: u32, at: Option<(u32, u32)>) -> Result<Handle, u32> {
     let mut instance = null_mut();
@@ -79,21 +32,6 @@ fn create(library: &C, device: Handle, profile: u32, at: Option<(u32, u32)>) -> 
         }
     };
     if code == 0 { Ok(instance) } else { Err(code) }
-}
-
-fn child(test: &str, settings: &[(&str, &str)]) -> Output {
-    built::library();
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--ignored", "--nocapture"])
-        .env(built::BUILT, "yes")
-        .envs(settings.iter().copied())
-        .output()
-        .unwrap()
-}
-
-fn passes(test: &str, settings: &[(&str, &str)]) {
-    let output = child(test, settings);
-    assert!(output.status.success(), "{test}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]

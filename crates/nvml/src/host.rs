@@ -5,7 +5,7 @@ use crate::events::Watch;
 use crate::open::{self, NvmlPaths, OpenError};
 use carve_gpu_host::{
     ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError, HostFailure,
-    HostResult, Link, MemoryUse, MigDevice, MigMode, ModeOutcome, Utilisation, Verb,
+    HostResult, Link, MemoryUse, MigDevice, MigMode, ModeOutcome, RecoveryAction, Utilisation, Verb,
 };
 use carve_gpu_model::{
     Bytes, ComputeInstanceId, ComputeProfile, ComputeProfileIndex, GpuIndex, GpuInstanceId, Placement,
@@ -116,6 +116,10 @@ impl GpuHost for Nvml {
 
     fn fabric(&self, gpu: GpuIndex) -> HostResult<Option<Fabric>> {
         of(Verb::Fabric, gpu, self.device(gpu).and_then(|device| self.fabric_of(device)))
+    }
+
+    fn recovery_action(&self, gpu: GpuIndex) -> HostResult<Option<RecoveryAction>> {
+        of(Verb::RecoveryAction, gpu, self.device(gpu).and_then(|device| self.recovery_of(device)))
     }
 
     fn next_event(&mut self, wait: Duration) -> HostResult<Option<GpuEvent>> {

@@ -11,6 +11,7 @@ mod host;
 mod instances;
 mod open;
 mod processes;
+mod recovery;
 mod reset;
 mod sys;
 mod topology;

@@ -7,8 +7,11 @@
 mod built;
 
 use carve_gpu_host::machine::preset_names;
-use carve_gpu_host::{GpuEvent, GpuHost, HostFailure, Machine, ModeOutcome};
-use carve_gpu_model::{Bytes, GpuIndex, GpuInstanceId, ProfileTable};
+use carve_gpu_host::{
+    GpuEvent, GpuHost, HostFailure, Machine, ModeOutcome, RecoveryAction, compute_instance_minor,
+    gpu_instance_minor,
+};
+use carve_gpu_model::{Bytes, ComputeProfileIndex, GpuIndex, GpuInstanceId, ProfileId, ProfileTable};
 use carve_nvml::{Nvml, NvmlPaths, OpenError};
 use carve_sim_store::SharedMachine;
 use std::path::{Path, PathBuf};
@@ -16,6 +19,7 @@ use std::process::Command;
 use std::time::Duration;
 
 const STATE: &str = "CARVE_SIM_STATE";
+const DEV: &str = "CARVE_SIM_DEV";
 
 /// Everything the two can be asked. Errors are compared too: verb, GPU and failure.
 fn compare(ours: &dyn GpuHost, theirs: &dyn GpuHost) {
@@ -28,6 +32,7 @@ fn compare(ours: &dyn GpuHost, theirs: &dyn GpuHost) {
         assert_eq!(ours.utilisation(gpu), theirs.utilisation(gpu));
         assert_eq!(ours.processes(gpu), theirs.processes(gpu));
         assert_eq!(ours.fabric(gpu), theirs.fabric(gpu));
+        assert_eq!(ours.recovery_action(gpu), theirs.recovery_action(gpu));
         assert_eq!(ours.mig_mode(gpu), theirs.mig_mode(gpu));
         assert_eq!(ours.profile_table(gpu).map(figures), theirs.profile_table(gpu).map(figures));
         assert_eq!(ours.gpu_instances(gpu), theirs.gpu_instances(gpu));
@@ -125,6 +130,11 @@ fn in_a_process_of_its_own(test: &str, machine: &str) {
 }
 
 fn on_machine(test: &str, machine: Machine) {
+    with_nodes(test, machine, None);
+}
+
+/// With device nodes of these names, the child is shown what has its nodes alone.
+fn with_nodes(test: &str, machine: Machine, nodes: Option<&[&str]>) {
     let name = machine.name().to_owned();
     let dir = tempfile::tempdir().unwrap();
     let state = dir.path().join("state.json");
@@ -132,7 +142,14 @@ fn on_machine(test: &str, machine: Machine) {
     write_numa_nodes(&shared, &dir.path().join("pci"));
     // Built here once rather than by every child.
     built::library();
+    let dev = nodes.map(|nodes| {
+        let dev = dir.path().join("dev");
+        std::fs::create_dir_all(dev.join("nvidia-caps")).unwrap();
+        nodes.iter().for_each(|node| std::fs::write(dev.join(node), "").unwrap());
+        (DEV, dev)
+    });
     let output = Command::new(std::env::current_exe().unwrap())
+        .envs(dev)
         .args(["--exact", test, "--ignored", "--nocapture"])
         .env(STATE, &state)
         .env(built::BUILT, "yes")
@@ -140,6 +157,7 @@ fn on_machine(test: &str, machine: Machine) {
         .unwrap();
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{test} on {name}: {told}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{test} is no test here");
 }
 
 /// The machine of a child process, with the directory of its PCI devices; `None` in an ordinary test run.
@@ -206,6 +224,39 @@ fn child_sees_the_fabric() {
 }
 
 #[test]
+fn a_container_sees_its_mig_device_on_its_gpu_and_nothing_else() {
+    with_nodes("child_in_a_container", Machine::named("mixed").unwrap(), Some(&["nvidia2"]));
+}
+
+#[test]
+#[ignore = "run as a child process"]
+fn child_in_a_container() {
+    let Some((mut theirs, pci)) = given() else { return };
+    let (ours, inside, outside) = (open(&pci), GpuIndex(0), GpuIndex(2));
+    theirs.set_mig_mode(outside, true).unwrap();
+    for _ in 0..3 {
+        let instance = theirs.create_gpu_instance(outside, ProfileId(19), None).unwrap();
+        theirs.create_compute_instance(outside, instance.id, ComputeProfileIndex(0)).unwrap();
+    }
+    let gpus = ours.gpus().unwrap();
+    assert_eq!(gpus.len(), 1);
+    assert_eq!(gpus[0], carve_gpu_host::Gpu { index: inside, ..theirs.gpus().unwrap()[2].clone() });
+    assert!(ours.mig_mode(inside).unwrap().unwrap().current);
+    assert!(ours.mig_devices(inside).unwrap().is_empty());
+    assert_eq!(ours.memory(outside).unwrap_err().failure, HostFailure::InvalidArgument);
+
+    let last = theirs.mig_devices(outside).unwrap().pop().unwrap();
+    let dev = PathBuf::from(std::env::var_os(DEV).unwrap());
+    for minor in [
+        gpu_instance_minor(2, last.gpu_instance),
+        compute_instance_minor(2, last.gpu_instance, last.compute_instance),
+    ] {
+        std::fs::write(dev.join(format!("nvidia-caps/nvidia-cap{minor}")), "").unwrap();
+    }
+    assert_eq!(ours.mig_devices(inside).unwrap(), [carve_gpu_host::MigDevice { position: 0, ..last }]);
+}
+
+#[test]
 fn processes_events_and_lost_gpus_come_through() {
     in_a_process_of_its_own("child_watches_the_world", "mixed");
 }
@@ -243,7 +294,11 @@ fn child_watches_the_world() {
     assert_eq!(ours.next_event(Duration::from_secs(20)).unwrap(), Some(event));
     assert_eq!(ours.next_event(Duration::from_millis(30)).unwrap(), None);
 
+    theirs.change_world(|host| host.need_recovery(hopper, RecoveryAction::DrainPeers)).unwrap();
+    assert_eq!(ours.recovery_action(hopper).unwrap(), Some(RecoveryAction::DrainPeers));
+    assert_eq!(ours.recovery_action(first).unwrap(), Some(RecoveryAction::NoneNeeded));
     theirs.change_world(|host| host.lose(first)).unwrap();
+    assert_eq!(ours.recovery_action(first).unwrap_err().failure, HostFailure::GpuLost);
     compare(&ours, &theirs);
     compare_links(&ours, &theirs);
     drop(ours);

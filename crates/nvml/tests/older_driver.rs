@@ -1,6 +1,6 @@
 //! A library as old drivers had it: few functions, first versions only. What can be told is told, the rest says why.
 
-use carve_gpu_host::{GpuHost, HostFailure, ProcessKind};
+use carve_gpu_host::{GpuHost, HostFailure, ProcessKind, RecoveryAction, Verb};
 use carve_gpu_model::{Bytes, GpuIndex, PciAddress, PciId, ProfileId};
 use carve_nvml::{Nvml, OpenError};
 use std::path::{Path, PathBuf};
@@ -49,11 +49,26 @@ u nvmlDeviceGetGpuFabricInfo(void *d, fabric *f) {
 }
 "#;
 
+/// Fields as later drivers have them, one answer after the other: not a field, not for this GPU, a number of another
+/// kind, a failure of the call, a known action, and one that nobody has heard of yet.
+const FIELDS: &str = r#"
+typedef struct { u id, scope; long long at, took; u kind, code; union { u number; ull large; } value; } field;
+u nvmlDeviceGetFieldValues(void *d, int n, field *f) {
+    static int asked;
+    if (n != 1 || f->id != 230) return 2;
+    asked++;
+    f->code = asked == 1 ? 2 : asked == 2 ? 3 : 0;
+    f->kind = asked == 3 ? 3 : 1;
+    f->value.number = asked == 5 ? 2 : 99;
+    return asked == 4 ? 15 : 0;
+}
+"#;
+
 /// Builds the library; `None` where there is no C compiler, which linking Rust needs anyway.
-fn build(folder: &Path, init: u32) -> Option<PathBuf> {
+fn build(folder: &Path, source_text: &str, init: u32) -> Option<PathBuf> {
     let source = folder.join("old.c");
     let library = folder.join(format!("libold-{init}.so"));
-    std::fs::write(&source, SOURCE).unwrap();
+    std::fs::write(&source, source_text).unwrap();
     let status = Command::new("cc")
         .args(["-shared", "-fPIC", "-w", &format!("-DINIT={init}"), "-o"])
         .args([&library, &source])
@@ -74,7 +89,7 @@ fn build(folder: &Path, init: u32) -> Option<PathBuf> {
 #[test]
 fn first_versions_serve_and_the_rest_says_that_it_is_missing() {
     let dir = tempfile::tempdir().unwrap();
-    let Some(library) = build(dir.path(), 0) else { return };
+    let Some(library) = build(dir.path(), SOURCE, 0) else { return };
     let mut host = Nvml::open(Some(&library)).unwrap();
     let driver = host.driver().unwrap();
     assert_eq!((driver.version.as_str(), driver.cuda), ("450.80.02", (11, 0)));
@@ -99,6 +114,8 @@ fn first_versions_serve_and_the_rest_says_that_it_is_missing() {
     missing(host.set_mig_mode(GPU, true).unwrap_err().failure);
     missing(host.create_gpu_instance(GPU, ProfileId(19), None).unwrap_err().failure);
     assert_eq!(host.memory(GpuIndex(1)).unwrap_err().failure, HostFailure::GpuLost);
+    assert_eq!(host.recovery_action(GPU).unwrap(), None);
+    assert_eq!(host.recovery_action(GpuIndex(1)).unwrap_err().failure, HostFailure::GpuLost);
     for _ in 0..3 {
         assert_eq!(host.fabric(GPU).unwrap(), None);
     }
@@ -110,6 +127,20 @@ fn first_versions_serve_and_the_rest_says_that_it_is_missing() {
 }
 
 #[test]
+fn a_field_that_is_no_answer_is_told_from_a_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(library) = build(dir.path(), &format!("{SOURCE}{FIELDS}"), 0) else { return };
+    let host = Nvml::open(Some(&library)).unwrap();
+    for cannot_tell in ["no such field", "not supported", "another kind of number"] {
+        assert_eq!(host.recovery_action(GPU).unwrap(), None, "{cannot_tell}");
+    }
+    let lost = host.recovery_action(GPU).unwrap_err();
+    assert_eq!((lost.verb, lost.failure), (Verb::RecoveryAction, HostFailure::GpuLost));
+    assert_eq!(host.recovery_action(GPU).unwrap(), Some(RecoveryAction::Reboot));
+    assert_eq!(host.recovery_action(GPU).unwrap(), Some(RecoveryAction::Other(99)));
+}
+
+#[test]
 fn a_driver_that_does_not_start_says_why() {
     let dir = tempfile::tempdir().unwrap();
     for (code, expected) in [
@@ -118,7 +149,7 @@ fn a_driver_that_does_not_start_says_why() {
         (18, "different versions"),
         (999, "driver error 999"),
     ] {
-        let Some(library) = build(dir.path(), code) else { return };
+        let Some(library) = build(dir.path(), SOURCE, code) else { return };
         let error = Nvml::open(Some(&library)).unwrap_err();
         assert!(!matches!(error, OpenError::LibraryNotFound { .. }));
         assert!(error.to_string().contains(expected), "{error}");

@@ -11,6 +11,8 @@ mod error;
 mod file;
 mod lock;
 mod machine;
+mod nodes;
 
 pub use error::StoreError;
 pub use machine::SharedMachine;
+pub use nodes::DeviceNodes;

@@ -5,8 +5,8 @@ use crate::file::{self, Reading, Stamp};
 use crate::lock::Lock;
 use carve_gpu_host::{
     ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError, HostFailure,
-    HostResult, Link, Machine, MemoryUse, MigDevice, MigMode, ModeOutcome, SimulatedHost, SimulatedState,
-    Utilisation, Verb,
+    HostResult, Link, Machine, MemoryUse, MigDevice, MigMode, ModeOutcome, RecoveryAction, SimulatedHost,
+    SimulatedState, Utilisation, Verb,
 };
 use carve_gpu_model::{
     ComputeInstanceId, ComputeProfile, ComputeProfileIndex, GpuIndex, GpuInstanceId, Placement, ProfileId,
@@ -216,6 +216,10 @@ impl GpuHost for SharedMachine {
 
     fn fabric(&self, gpu: GpuIndex) -> HostResult<Option<Fabric>> {
         self.ask(Verb::Fabric, gpu, |host| host.fabric(gpu))
+    }
+
+    fn recovery_action(&self, gpu: GpuIndex) -> HostResult<Option<RecoveryAction>> {
+        self.ask(Verb::RecoveryAction, gpu, |host| host.recovery_action(gpu))
     }
 
     /// Which events were handed out is this process's own memory: nothing is written, and the lock is held only

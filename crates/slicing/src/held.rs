@@ -55,6 +55,10 @@ pub fn withheld(offer: &Offer, held: &[Held]) -> BTreeMap<(ResourceName, DeviceI
     let mut waiting = BTreeMap::new();
     for (name, resource) in &offer.resources {
         for device in &resource.devices {
+            // What a pod holds under this very name is no question of giving it away, and not sick.
+            if held.iter().any(|held| held.device == device.id.as_str() && held.resource == name.as_str()) {
+                continue;
+            }
             if let Some(held) = held.iter().find(|held| stands_in_the_way(device, name, held, &names)) {
                 waiting.insert((name.clone(), device.id.clone()), held.holder.clone());
             }

@@ -17,6 +17,10 @@ fn held(resource: &str, device: &str) -> Held {
     Held { resource: resource.to_owned(), device: device.to_owned(), holder }
 }
 
+fn held_share(part: &str, share: u64) -> Held {
+    held("nvidia.com/gpu", &format!("{part}::{share}"))
+}
+
 const WHOLE: &str = "version: v1\n";
 const SHARED: &str = "version: v1
 sharing:
@@ -73,4 +77,7 @@ fn fewer_replicas_wait_for_a_share_that_is_gone() {
     let two = SHARED.replace("replicas: 3", "replicas: 2");
     let held = [held("nvidia.com/gpu", &format!("{first}::2"))];
     assert_eq!(waiting(&offer_of(&node, &two), &held).len(), 2, "a third tenant is still there");
+    let both = [held[0].clone(), held_share(&first, 0)];
+    let free = waiting(&offer_of(&node, &two), &both);
+    assert_eq!(free, [format!("gpu {first}::1")], "the share that a pod holds is its own and stays well");
 }

@@ -3,7 +3,8 @@
 #![allow(clippy::panic, reason = "a test helper: the panic is the test's failure")]
 
 use carve_kubelet_api::device_plugin::{
-    DevicePluginClient, Empty, ListAndWatchResponse, RegisterRequest, Registration, RegistrationServer,
+    Device, DevicePluginClient, Empty, ListAndWatchResponse, RegisterRequest, Registration,
+    RegistrationServer,
 };
 use carve_kubelet_api::dial::dial;
 use carve_kubelet_api::pod_resources::{
@@ -176,6 +177,17 @@ impl FakeKubelet {
                 panic!("{resource} was not registered; there are {:?}", self.registered().keys());
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// The devices of a resource as its plugin lists them to begin with.
+    pub async fn devices(&self, resource: &str) -> Vec<Device> {
+        let mut plugin = self.plugin(resource).await;
+        let stream = plugin.list_and_watch(Empty {}).await;
+        let mut stream = stream.unwrap_or_else(|error| panic!("{resource}: no list: {error}")).into_inner();
+        match tokio::time::timeout(Duration::from_secs(20), stream.message()).await {
+            Ok(Ok(Some(list))) => list.devices,
+            other => panic!("{resource}: no list: {other:?}"),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Everything about a simulated machine that can change, in a form that can be saved.
 
 use crate::machine::GpuGroup;
-use crate::{GpuEvent, Machine, MigMode, ProcessKind};
+use crate::{GpuEvent, Machine, MigMode, ProcessKind, RecoveryAction};
 use carve_gpu_model::{
     Bytes, ComputeInstanceId, ComputeProfileIndex, GpuInstanceId, Placement, Product, ProfileId,
 };
@@ -28,6 +28,8 @@ pub(super) struct GpuState {
     pub(super) processes: Vec<ProcessState>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) lost: bool,
+    #[serde(default, skip_serializing_if = "needs_nothing")]
+    pub(super) recovery: RecoveryAction,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +85,11 @@ impl SimulatedState {
     pub(super) fn group(&self, index: usize) -> Option<(&GpuGroup, usize)> {
         each_gpu(&self.machine).nth(index)
     }
+}
+
+/// Healthy GPUs do not fill the file with saying so.
+fn needs_nothing(action: &RecoveryAction) -> bool {
+    *action == RecoveryAction::NoneNeeded
 }
 
 /// Each GPU of a machine with its group and its place in the group.

@@ -5,13 +5,16 @@ use super::{SimulatedHost, identity};
 use crate::machine::{GpuGroup, NvLink};
 use crate::{
     ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError, HostFailure,
-    HostResult, Link, MemoryUse, MigDevice, MigMode, ModeOutcome, PciPath, Utilisation, Verb,
+    HostResult, Link, MemoryUse, MigDevice, MigMode, ModeOutcome, PciPath, RecoveryAction, Utilisation, Verb,
 };
 use carve_gpu_model::{
     Architecture, Bytes, ComputeInstanceId, ComputeProfile, ComputeProfileIndex, GpuIndex, GpuInstanceId,
     GpuProfile, Mebibytes, ModeSwitch, PciId, Placed, Placement, Product, ProfileId, ProfileTable,
 };
 use std::time::Duration;
+
+/// The first release of the driver that tells what a GPU needs to recover.
+const FIRST_WITH_RECOVERY: u32 = 565;
 
 /// Adds verb and GPU to a failure.
 fn of<T>(verb: Verb, gpu: impl Into<Option<GpuIndex>>, result: Result<T, HostFailure>) -> HostResult<T> {
@@ -61,6 +64,11 @@ impl GpuHost for SimulatedHost {
         Ok(self.state.group(gpu.0 as usize).and_then(|(group, _)| group.fabric))
     }
 
+    fn recovery_action(&self, gpu: GpuIndex) -> HostResult<Option<RecoveryAction>> {
+        let state = of(Verb::RecoveryAction, gpu, self.gpu(gpu))?;
+        Ok(self.tells_recovery().then_some(state.recovery))
+    }
+
     fn next_event(&mut self, _wait: Duration) -> HostResult<Option<GpuEvent>> {
         let event = self.state.events.get(self.events_seen as usize).copied();
         self.events_seen += u64::from(event.is_some());
@@ -88,6 +96,9 @@ impl GpuHost for SimulatedHost {
             state.instances.clear();
             if let Some(mode) = &mut state.mode {
                 mode.current = mode.pending;
+            }
+            if state.recovery.is_done_by_reset() {
+                state.recovery = RecoveryAction::NoneNeeded;
             }
         }
         Ok(())
@@ -212,6 +223,13 @@ impl SimulatedHost {
             numa_node: numa_node(group, place),
             mig_capable: product.is_mig_capable(),
         })
+    }
+
+    /// Whether the machine's driver is new enough to say what a GPU needs.
+    fn tells_recovery(&self) -> bool {
+        let release =
+            self.state.machine.driver().split('.').next().and_then(|number| number.parse::<u32>().ok());
+        release.is_some_and(|release| release >= FIRST_WITH_RECOVERY)
     }
 
     fn memory_use(&self, gpu: GpuIndex) -> Result<MemoryUse, HostFailure> {

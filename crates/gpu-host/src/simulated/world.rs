@@ -2,7 +2,7 @@
 
 use super::state::ProcessState;
 use super::{SimulatedHost, SimulatedState};
-use crate::{GpuEvent, HostFailure, ProcessKind};
+use crate::{GpuEvent, HostFailure, ProcessKind, RecoveryAction};
 use carve_gpu_model::{Bytes, ComputeInstanceId, GpuIndex, GpuInstanceId, ModeSwitch, Product};
 
 impl SimulatedHost {
@@ -57,6 +57,13 @@ impl SimulatedHost {
         }
     }
 
+    /// The driver finds that a GPU needs something, or [`RecoveryAction::NoneNeeded`] any more.
+    pub fn need_recovery(&mut self, gpu: GpuIndex, action: RecoveryAction) {
+        if let Some(state) = self.state.gpus.get_mut(gpu.0 as usize) {
+            state.recovery = action;
+        }
+    }
+
     /// A lost GPU comes back, empty.
     pub fn find_again(&mut self, gpu: GpuIndex) {
         if let Some(state) = self.state.gpus.get_mut(gpu.0 as usize) {
@@ -73,6 +80,7 @@ impl SimulatedHost {
             state.processes.clear();
             state.instances.clear();
             state.lost = false;
+            state.recovery = RecoveryAction::NoneNeeded;
             if let Some(mode) = &mut state.mode {
                 let kept = product.and_then(Product::mode_switch) == Some(ModeSwitch::NeedsReset);
                 mode.current = kept && mode.pending;

@@ -2,7 +2,7 @@
 
 use carve_gpu_host::{Gpu, GpuHost, HostFailure};
 use carve_gpu_model::{GpuIndex, PciAddress};
-use carve_sim_store::SharedMachine;
+use carve_sim_store::{DeviceNodes, SharedMachine};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -59,9 +59,12 @@ fn fulfil(wish: &Wish) -> Result<String, String> {
     let path = std::env::var_os(STATE).filter(|path| !path.is_empty());
     let path = PathBuf::from(path.ok_or(format!("{STATE} is not set, so there is no machine to work on"))?);
     let mut machine = SharedMachine::attach(&path).map_err(|error| error.to_string())?;
-    let known = machine.gpus().map_err(|error| error.to_string())?;
+    let nodes = std::env::var_os(DeviceNodes::VARIABLE).filter(|folder| !folder.is_empty());
+    let nodes = nodes.map(DeviceNodes::new);
+    let mut known = machine.gpus().map_err(|error| error.to_string())?;
+    known.retain(|gpu| nodes.as_ref().is_none_or(|nodes| nodes.show_gpu(gpu)));
     match wish {
-        Wish::List => list(&machine, &known),
+        Wish::List => list(&machine, &known, nodes.as_ref()),
         Wish::Reset(named) => {
             let chosen = match named {
                 None => known.iter().collect(),
@@ -77,10 +80,14 @@ fn fulfil(wish: &Wish) -> Result<String, String> {
 /// A GPU by index, UUID or bus id, as `nvidia-smi -i` takes them.
 fn find<'a>(known: &'a [Gpu], name: &str) -> Result<&'a Gpu, String> {
     let address: Option<PciAddress> = name.contains(':').then(|| name.parse().ok()).flatten();
-    let index = name.parse().ok().map(GpuIndex);
-    known
-        .iter()
-        .find(|gpu| Some(gpu.index) == index || gpu.uuid.0 == name || Some(gpu.address) == address)
+    let index = name.parse().ok();
+    // Among those that are shown here, which may be fewer than the machine has.
+    let mut numbered = known.iter().enumerate();
+    numbered
+        .find(|(position, gpu)| {
+            Some(*position) == index || gpu.uuid.0 == name || Some(gpu.address) == address
+        })
+        .map(|(_, gpu)| gpu)
         .ok_or_else(|| format!("there is no GPU '{name}'"))
 }
 
@@ -98,24 +105,24 @@ fn reset(machine: &mut SharedMachine, chosen: &[&Gpu]) -> Result<String, String>
     Ok(lines.collect())
 }
 
-fn list(machine: &SharedMachine, known: &[Gpu]) -> Result<String, String> {
+fn list(machine: &SharedMachine, known: &[Gpu], nodes: Option<&DeviceNodes>) -> Result<String, String> {
     let mut text = String::new();
-    for gpu in known {
-        text.push_str(&format!("GPU {}: {} (UUID: {})\n", gpu.index, gpu.name, gpu.uuid));
+    for (number, gpu) in known.iter().enumerate() {
+        text.push_str(&format!("GPU {number}: {} (UUID: {})\n", gpu.name, gpu.uuid));
         // A lost GPU is listed without what is on it.
         let Ok(devices) = machine.mig_devices(gpu.index) else { continue };
         let table = machine.profile_table(gpu.index).ok();
         let instances = machine.gpu_instances(gpu.index).map_err(|error| error.to_string())?;
-        for device in devices {
+        let shown = devices.into_iter().filter(|mig| nodes.is_none_or(|nodes| nodes.show_mig(gpu, mig)));
+        for (position, device) in shown.enumerate() {
             let instance = instances.iter().find(|instance| instance.id == device.gpu_instance);
             let profile = instance.zip(table.as_ref()).and_then(|(found, table)| table.by_id(found.profile));
             let name = profile.map(|(_, profile)| {
                 profile.name.with_compute_slices(u64::from(device.compute_slices)).to_string()
             });
             text.push_str(&format!(
-                "  MIG {} Device {}: (UUID: {})\n",
+                "  MIG {} Device {position}: (UUID: {})\n",
                 name.unwrap_or_default(),
-                device.position,
                 device.uuid
             ));
         }

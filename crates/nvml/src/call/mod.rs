@@ -8,6 +8,7 @@
 mod compute_instance;
 mod device;
 mod event;
+mod field;
 mod gpu_instance;
 mod process;
 mod topology;

@@ -1,0 +1,333 @@
+//! A lab node with simulated GPUs: a driver installation of stand-ins, a machine, and the agent as a DaemonSet.
+
+use crate::{Cluster, Namespace, Pod};
+use carve_gpu_host::Machine;
+use carve_sim_store::SharedMachine;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Version of the simulated driver.
+const DRIVER: &str = "580.159.04";
+/// Where libraries are under the driver's root.
+const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+
+/// A node with GPUs. Its files go when it is dropped.
+#[derive(Debug)]
+pub struct GpuNode {
+    folder: PathBuf,
+    cluster: Cluster,
+    _alone: MutexGuard<'static, ()>,
+}
+
+/// A node has one driver: tests of one program take turns.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Built stand-ins, next to the test programs; `None` (said aloud) where they were not built.
+fn stand_ins() -> Option<PathBuf> {
+    let named = std::env::var_os("CARVE_SIMULATED_DRIVER").map(PathBuf::from);
+    match named.and_then(|library| Some(library.parent()?.to_owned())) {
+        Some(folder) => Some(folder),
+        None => {
+            if std::env::var("CI").as_deref() == Ok("true") {
+                panic!("CARVE_SIMULATED_DRIVER names no driver, and CI must not skip");
+            }
+            eprintln!("SKIPPED: CARVE_SIMULATED_DRIVER does not name the simulated driver library");
+            None
+        }
+    }
+}
+
+impl GpuNode {
+    /// Installs the simulated driver and a machine on the first node.
+    pub fn new(cluster: &Cluster, test: &str, machine: &str) -> Option<Self> {
+        let built = stand_ins()?;
+        let folder = std::env::temp_dir().join(format!("carve-gpu-node-{test}"));
+        // What an interrupted run left behind.
+        let _ = std::fs::remove_dir_all(&folder);
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let node = GpuNode { folder, cluster: cluster.clone(), _alone };
+        node.install(&built);
+        let named = Machine::named(machine).unwrap_or_else(|error| panic!("{error}"));
+        std::fs::create_dir_all(node.folder.join("machine")).unwrap_or_else(|error| panic!("{error}"));
+        SharedMachine::open(&node.state(), named).unwrap_or_else(|error| panic!("{error}"));
+        node.make_device_nodes();
+        Some(node)
+    }
+
+    fn install(&self, built: &Path) {
+        let must = |result: std::io::Result<()>, what: &Path| {
+            result.unwrap_or_else(|error| panic!("{}: {error}", what.display()));
+        };
+        let (libraries, programs) = (self.root().join(LIBRARIES), self.root().join("usr/bin"));
+        for folder in [&libraries, &programs, &self.root().join("dev/nvidia-caps")] {
+            must(std::fs::create_dir_all(folder), folder);
+        }
+        for (library, name) in [("libcarve_nvml_sim.so", "libnvidia-ml"), ("libcarve_cuda_sim.so", "libcuda")]
+        {
+            let file = libraries.join(format!("{name}.so.{DRIVER}"));
+            must(std::fs::copy(built.join(library), &file).map(drop), &built.join(library));
+            let link = libraries.join(format!("{name}.so.1"));
+            must(std::os::unix::fs::symlink(format!("{name}.so.{DRIVER}"), &link), &link);
+        }
+        for program in ["nvidia-smi", "nvidia-cuda-mps-control"] {
+            must(std::fs::copy(built.join(program), programs.join(program)).map(drop), &built.join(program));
+        }
+    }
+
+    /// Character devices with NVIDIA's numbers, behind which there is no driver.
+    fn make_device_nodes(&self) {
+        let dev = self.root().join("dev");
+        let gpus = self.machine_gpus();
+        let mut nodes = vec![("nvidiactl".to_owned(), 195, 255), ("nvidia-uvm".to_owned(), 510, 0)];
+        nodes.push(("nvidia-uvm-tools".to_owned(), 510, 1));
+        nodes.extend((0..gpus).map(|gpu| (format!("nvidia{gpu}"), 195, gpu)));
+        let last = carve_gpu_host::gpu_instance_minor(gpus, carve_gpu_model::GpuInstanceId(0)).0;
+        nodes.extend((1..last).map(|minor| (format!("nvidia-caps/nvidia-cap{minor}"), 237, minor)));
+        let mut script = String::new();
+        for (name, major, minor) in nodes {
+            script.push_str(&format!("mknod -m 666 {}/{name} c {major} {minor}\n", dev.display()));
+        }
+        let made = std::process::Command::new("sh").arg("-c").arg(&script).status();
+        assert!(made.is_ok_and(|status| status.success()), "device nodes can not be made; is this root?");
+    }
+
+    fn machine_gpus(&self) -> u32 {
+        use carve_gpu_host::GpuHost;
+        let machine = self.machine();
+        machine.gpus().map_or(0, |gpus| gpus.len() as u32)
+    }
+
+    /// The driver's root on the host.
+    pub fn root(&self) -> PathBuf {
+        self.folder.join("driver")
+    }
+
+    /// The file that is the machine.
+    pub fn state(&self) -> PathBuf {
+        self.folder.join("machine/machine.json")
+    }
+
+    /// A folder of the host for a test's own files.
+    pub fn files(&self, name: &str) -> PathBuf {
+        let path = self.folder.join(name);
+        std::fs::create_dir_all(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        path
+    }
+
+    /// The machine, to make things happen to it.
+    pub fn machine(&self) -> SharedMachine {
+        SharedMachine::attach(&self.state()).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Starts the agent as a DaemonSet on the first node, with further environment.
+    pub fn start_agent<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        environment: &[(&str, &str)],
+    ) -> AgentOnNode<'a> {
+        let agent = AgentOnNode { node: self, namespace };
+        namespace.apply(&agent.permissions());
+        namespace.apply(&agent.daemon_set(environment));
+        agent.wait_until_ready();
+        agent
+    }
+
+    /// A pod that has a GPU of this node and can look at it with `carve gpus`, as people do with nvidia-smi.
+    pub fn looking_pod(&self, name: &str, resource: &str, count: u32) -> Pod {
+        Pod::sleeping(&self.cluster, name)
+            .limit(resource, &count.to_string())
+            .spec("volumes", json!([{"name": "machine", "hostPath": {"path": self.folder.join("machine")}}]))
+            .container("image", self.cluster.looker_image().into())
+            .container("volumeMounts", json!([{"name": "machine", "mountPath": "/machine"}]))
+            .container(
+                "env",
+                json!([
+                    {"name": "CARVE_SIM_STATE", "value": "/machine/machine.json"},
+                    {"name": "CARVE_SIM_DEV", "value": "/dev"},
+                ]),
+            )
+    }
+}
+
+impl Drop for GpuNode {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// The agent on a node.
+#[derive(Debug)]
+pub struct AgentOnNode<'a> {
+    node: &'a GpuNode,
+    namespace: &'a Namespace,
+}
+
+impl AgentOnNode<'_> {
+    /// What the agent may do in the cluster.
+    fn permissions(&self) -> String {
+        let name = format!("carve-agent-{}", self.namespace.name());
+        json!({"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "carve-agent"}},
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": [
+                {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch"]},
+                {"apiGroups": [""], "resources": ["nodes/status"], "verbs": ["patch"]},
+                {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]},
+                {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
+                {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
+                {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]},
+                {"apiGroups": ["nfd.k8s-sigs.io"], "resources": ["nodefeatures"], "verbs": ["get", "create", "patch"]},
+            ]},
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
+             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+             "subjects": [{"kind": "ServiceAccount", "name": "carve-agent", "namespace": self.namespace.name()}]},
+        ]})
+        .to_string()
+    }
+
+    fn daemon_set(&self, environment: &[(&str, &str)]) -> String {
+        let (node, cluster) = (self.node, &self.node.cluster);
+        let root = node.root().display().to_string();
+        let state = node.files("state").display().to_string();
+        let config = cluster.containerd_config();
+        let mut env: BTreeMap<&str, Value> = BTreeMap::from([
+            ("NVIDIA_DRIVER_ROOT", root.clone().into()),
+            ("NVIDIA_DEV_ROOT", root.clone().into()),
+            ("CARVE_SIM_STATE", "/machine/machine.json".into()),
+            ("CARVE_STATE_DIR", "/state".into()),
+            ("CARVE_PROBE_SECONDS", "1".into()),
+            ("CONTAINERD_CONFIG", config.display().to_string().into()),
+            ("PATH", "/driver-root/usr/bin".into()),
+            ("LD_LIBRARY_PATH", format!("/driver-root/{LIBRARIES}").into()),
+        ]);
+        env.extend(environment.iter().map(|(name, value)| (*name, Value::from(*value))));
+        let mut env: Vec<Value> =
+            env.into_iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+        let field =
+            |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
+        env.push(field("NODE_NAME", "spec.nodeName"));
+        env.push(field("NAMESPACE", "metadata.namespace"));
+        // Host path, path in the agent, and how mounts spread.
+        let folders: Vec<(&str, String, &str, Option<&str>)> = vec![
+            (
+                "plugins",
+                "/var/lib/kubelet/device-plugins".to_owned(),
+                "/var/lib/kubelet/device-plugins",
+                None,
+            ),
+            (
+                "pod-resources",
+                "/var/lib/kubelet/pod-resources".to_owned(),
+                "/var/lib/kubelet/pod-resources",
+                None,
+            ),
+            ("driver", root, "/driver-root", None),
+            ("machine", node.folder.join("machine").display().to_string(), "/machine", None),
+            ("state", state, "/state", None),
+            ("cdi", "/var/run/cdi".to_owned(), "/var/run/cdi", None),
+            ("bin", "/run/carve/bin".to_owned(), "/run/carve/bin", None),
+            ("mps", "/run/nvidia/mps".to_owned(), "/run/nvidia/mps", Some("Bidirectional")),
+            ("validations", "/run/nvidia/validations".to_owned(), "/run/nvidia/validations", None),
+            ("tests", node.files("tests").display().to_string(), "/tests", None),
+            (
+                "containerd",
+                config.parent().unwrap_or(Path::new("/")).display().to_string(),
+                config.parent().and_then(Path::to_str).unwrap_or("/"),
+                None,
+            ),
+        ];
+        let volumes: Vec<Value> = folders
+            .iter()
+            .map(|(name, host, _, _)| json!({"name": name, "hostPath": {"path": host, "type": "DirectoryOrCreate"}}))
+            .collect();
+        let mounts: Vec<Value> = folders
+            .iter()
+            .map(|(name, _, path, spread)| json!({"name": name, "mountPath": path, "mountPropagation": spread}))
+            .collect();
+        json!({
+            "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "carve-agent"},
+            "spec": {
+                "selector": {"matchLabels": {"app": "carve-agent"}},
+                "template": {
+                    "metadata": {"labels": {"app": "carve-agent"}},
+                    "spec": {
+                        "serviceAccountName": "carve-agent",
+                        "nodeSelector": {"kubernetes.io/hostname": "node0"},
+                        "hostPID": true,
+                        "terminationGracePeriodSeconds": 5,
+                        "containers": [{
+                            "name": "agent",
+                            "image": cluster.carve_image(),
+                            "imagePullPolicy": "Never",
+                            "args": ["agent"],
+                            "env": env,
+                            "securityContext": {"privileged": true},
+                            "volumeMounts": mounts,
+                            "readinessProbe": {"httpGet": {"path": "/readyz", "port": 9411}, "periodSeconds": 1},
+                        }],
+                        "volumes": volumes,
+                    },
+                },
+            },
+        })
+        .to_string()
+    }
+
+    /// Waits until the agent says that it works.
+    pub fn wait_until_ready(&self) {
+        let cluster = &self.node.cluster;
+        let ready = || self.namespace.get(&["daemonset", "carve-agent"])["status"]["numberReady"] == 1;
+        cluster.until_or("the agent is ready", Duration::from_secs(60), ready, || self.log());
+    }
+
+    /// What the agent has said.
+    pub fn log(&self) -> String {
+        let words =
+            ["logs", "-n", self.namespace.name(), "-l", "app=carve-agent", "--tail=60", "--prefix=false"];
+        self.node.cluster.try_kubectl(&words, None).unwrap_or_else(|error| error)
+    }
+
+    fn restarts(&self) -> u64 {
+        let pods = self.namespace.get(&["pods", "-l", "app=carve-agent"]);
+        pods["items"][0]["status"]["containerStatuses"][0]["restartCount"].as_u64().unwrap_or(0)
+    }
+
+    /// Kills the agent's process with SIGKILL and waits until kubelet has started it again and it works. A pod that asks
+    /// for a device in between is refused by kubelet for good, whoever wrote the plugin.
+    pub fn kill(&self) {
+        let before = self.restarts();
+        self.kill_only();
+        let again = || self.restarts() > before;
+        self.node
+            .cluster
+            .until_or("the agent was started again", Duration::from_secs(60), again, || self.log());
+        self.wait_until_ready();
+    }
+
+    /// Kills the agent's process with SIGKILL.
+    pub fn kill_only(&self) {
+        self.node.cluster.on_node(&["pkill", "-9", "-f", "^/carve agent"]);
+    }
+
+    /// Takes the agent away from the node.
+    pub fn remove(&self) {
+        let words = [
+            "delete",
+            "daemonset",
+            "carve-agent",
+            "-n",
+            self.namespace.name(),
+            "--wait=true",
+            "--timeout=60s",
+        ];
+        self.node.cluster.kubectl(&words);
+        let gone = || {
+            self.namespace.get(&["pods", "-l", "app=carve-agent"])["items"]
+                .as_array()
+                .is_none_or(Vec::is_empty)
+        };
+        self.node.cluster.until("the agent is gone", Duration::from_secs(60), gone);
+    }
+}
