@@ -122,8 +122,19 @@ impl GpuNode {
         SharedMachine::attach(&self.state()).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Starts the agent as a DaemonSet on the first node, with further environment.
+    /// Starts the agent as a DaemonSet on the first node, with further environment, and waits until it works.
     pub fn start_agent<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        environment: &[(&str, &str)],
+    ) -> AgentOnNode<'a> {
+        let agent = self.start_agent_unready(namespace, environment);
+        agent.wait_until_ready();
+        agent
+    }
+
+    /// Starts the agent and does not wait for it.
+    pub fn start_agent_unready<'a>(
         &'a self,
         namespace: &'a Namespace,
         environment: &[(&str, &str)],
@@ -131,7 +142,6 @@ impl GpuNode {
         let agent = AgentOnNode { node: self, namespace };
         namespace.apply(&agent.permissions());
         namespace.apply(&agent.daemon_set(environment));
-        agent.wait_until_ready();
         agent
     }
 
@@ -199,6 +209,9 @@ impl AgentOnNode<'_> {
             ("CARVE_STATE_DIR", "/state".into()),
             ("CARVE_PROBE_SECONDS", "1".into()),
             ("CONTAINERD_CONFIG", config.display().to_string().into()),
+            ("CARVE_CGROUP_ROOT", "/host/sys/fs/cgroup".into()),
+            // Below the cgroup of the lab's node, which goes with the lab.
+            ("CARVE_MPS_CGROUP", "carve-lab-node0/carve-mps".into()),
             ("PATH", "/driver-root/usr/bin".into()),
             ("LD_LIBRARY_PATH", format!("/driver-root/{LIBRARIES}").into()),
         ]);
@@ -231,6 +244,7 @@ impl AgentOnNode<'_> {
             ("mps", "/run/nvidia/mps".to_owned(), "/run/nvidia/mps", Some("Bidirectional")),
             ("validations", "/run/nvidia/validations".to_owned(), "/run/nvidia/validations", None),
             ("tests", node.files("tests").display().to_string(), "/tests", None),
+            ("cgroup", "/sys/fs/cgroup".to_owned(), "/host/sys/fs/cgroup", None),
             (
                 "containerd",
                 config.parent().unwrap_or(Path::new("/")).display().to_string(),

@@ -1,8 +1,8 @@
 //! The files and device nodes that an installed driver brings, for programs that hand them to containers.
 
 use crate::Cage;
-use crate::cage::{CageError, io_error};
 use crate::built;
+use crate::cage::{CageError, io_error};
 use carve_gpu_host::{GpuHost, compute_instance_minor, gpu_instance_minor};
 use carve_sim_store::SharedMachine;
 use std::fs;

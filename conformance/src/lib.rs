@@ -7,8 +7,8 @@
 #[path = "../../crates/nvml-sim/tests/support/built.rs"]
 mod built;
 mod cage;
-mod carve;
 mod caged_carve;
+mod carve;
 mod driver_files;
 mod incumbents;
 mod kernel_files;

@@ -78,7 +78,12 @@ const SERVED: &[Scenario] = &[
         name: "several sizes, mixed, nodes",
         cut: SEVERAL,
         arguments: &["--mig-strategy=mixed", "--pass-device-specs=true", GDRCOPY, GDS, MOFED],
-        resources: &["nvidia.com/gpu", "nvidia.com/mig-1g.18gb", "nvidia.com/mig-2g.35gb", "nvidia.com/mig-3g.71gb"],
+        resources: &[
+            "nvidia.com/gpu",
+            "nvidia.com/mig-1g.18gb",
+            "nvidia.com/mig-2g.35gb",
+            "nvidia.com/mig-3g.71gb",
+        ],
         ..PLAIN
     },
     Scenario {
@@ -92,7 +97,12 @@ const SERVED: &[Scenario] = &[
             GDS,
             MOFED,
         ],
-        resources: &["nvidia.com/gpu", "nvidia.com/mig-1g.18gb", "nvidia.com/mig-2g.35gb", "nvidia.com/mig-3g.71gb"],
+        resources: &[
+            "nvidia.com/gpu",
+            "nvidia.com/mig-1g.18gb",
+            "nvidia.com/mig-2g.35gb",
+            "nvidia.com/mig-3g.71gb",
+        ],
         ..PLAIN
     },
     Scenario {
@@ -124,7 +134,11 @@ const SERVED: &[Scenario] = &[
         ..PLAIN
     },
     Scenario { name: "index", arguments: &["--device-id-strategy=index", GDRCOPY, GDS, MOFED], ..PLAIN },
-    Scenario { name: "mounts", arguments: &["--device-list-strategy=volume-mounts", GDRCOPY, GDS, MOFED], ..PLAIN },
+    Scenario {
+        name: "mounts",
+        arguments: &["--device-list-strategy=volume-mounts", GDRCOPY, GDS, MOFED],
+        ..PLAIN
+    },
     Scenario {
         name: "envvar and mounts",
         arguments: &["--device-list-strategy=envvar,volume-mounts", GDRCOPY, GDS, MOFED],
@@ -142,10 +156,20 @@ const SERVED: &[Scenario] = &[
         driver: false,
         ..PLAIN
     },
-    Scenario { name: "additions", arguments: &["--gdrcopy-enabled", "--gds-enabled", "--mofed-enabled"], ..PLAIN },
+    Scenario {
+        name: "additions",
+        arguments: &["--gdrcopy-enabled", "--gds-enabled", "--mofed-enabled"],
+        ..PLAIN
+    },
     Scenario {
         name: "CDI annotations",
-        arguments: &["--device-list-strategy=cdi-annotations", "--driver-root-ctr-path=/", GDRCOPY, GDS, MOFED],
+        arguments: &[
+            "--device-list-strategy=cdi-annotations",
+            "--driver-root-ctr-path=/",
+            GDRCOPY,
+            GDS,
+            MOFED,
+        ],
         ..PLAIN
     },
     Scenario {
@@ -178,7 +202,12 @@ const SERVED: &[Scenario] = &[
             GDS,
             MOFED,
         ],
-        resources: &["nvidia.com/gpu", "nvidia.com/mig-1g.18gb", "nvidia.com/mig-2g.35gb", "nvidia.com/mig-3g.71gb"],
+        resources: &[
+            "nvidia.com/gpu",
+            "nvidia.com/mig-1g.18gb",
+            "nvidia.com/mig-2g.35gb",
+            "nvidia.com/mig-3g.71gb",
+        ],
         ..PLAIN
     },
     Scenario {
@@ -223,7 +252,12 @@ const SERVED: &[Scenario] = &[
         ],
         ..PLAIN
     },
-    Scenario { name: "MPS", config: MPS, arguments: &["--mps-root=/run/nvidia/mps", GDRCOPY, GDS, MOFED], ..PLAIN },
+    Scenario {
+        name: "MPS",
+        config: MPS,
+        arguments: &["--mps-root=/run/nvidia/mps", GDRCOPY, GDS, MOFED],
+        ..PLAIN
+    },
 ];
 
 const LABELLED: &[Scenario] = &[
@@ -233,13 +267,41 @@ const LABELLED: &[Scenario] = &[
     Scenario { name: "eight B200", machine: "p6-b200.48xlarge", arguments: &[], ..PLAIN },
     Scenario { name: "T4", machine: "g4dn.12xlarge", arguments: &[], ..PLAIN },
     Scenario { name: "L40S", machine: "g6e.12xlarge", arguments: &["--mig-strategy=mixed"], ..PLAIN },
-    Scenario { name: "seven, none", machine: "h200", cut: SEVEN, arguments: &["--mig-strategy=none"], ..PLAIN },
-    Scenario { name: "seven, single", machine: "h200", cut: SEVEN, arguments: &["--mig-strategy=single"], ..PLAIN },
-    Scenario { name: "seven, mixed", machine: "h200", cut: SEVEN, arguments: &["--mig-strategy=mixed"], ..PLAIN },
+    Scenario {
+        name: "seven, none",
+        machine: "h200",
+        cut: SEVEN,
+        arguments: &["--mig-strategy=none"],
+        ..PLAIN
+    },
+    Scenario {
+        name: "seven, single",
+        machine: "h200",
+        cut: SEVEN,
+        arguments: &["--mig-strategy=single"],
+        ..PLAIN
+    },
+    Scenario {
+        name: "seven, mixed",
+        machine: "h200",
+        cut: SEVEN,
+        arguments: &["--mig-strategy=mixed"],
+        ..PLAIN
+    },
     Scenario { name: "several sizes, mixed", cut: SEVERAL, arguments: &["--mig-strategy=mixed"], ..PLAIN },
     Scenario { name: "several sizes, single", cut: SEVERAL, arguments: &["--mig-strategy=single"], ..PLAIN },
-    Scenario { name: "empty, single", cut: &[(0, ""), (1, "")], arguments: &["--mig-strategy=single"], ..PLAIN },
-    Scenario { name: "empty, mixed", cut: &[(0, ""), (1, "")], arguments: &["--mig-strategy=mixed"], ..PLAIN },
+    Scenario {
+        name: "empty, single",
+        cut: &[(0, ""), (1, "")],
+        arguments: &["--mig-strategy=single"],
+        ..PLAIN
+    },
+    Scenario {
+        name: "empty, mixed",
+        cut: &[(0, ""), (1, "")],
+        arguments: &["--mig-strategy=mixed"],
+        ..PLAIN
+    },
     Scenario { name: "time-slicing", config: TIME_SLICING, arguments: &[], ..PLAIN },
     Scenario { name: "time-slicing, renamed", config: RENAMED, arguments: &[], ..PLAIN },
     Scenario {
@@ -251,6 +313,84 @@ const LABELLED: &[Scenario] = &[
     },
     Scenario { name: "MPS", config: MPS, arguments: &[], ..PLAIN },
 ];
+
+const NOTHING: &[&str] = &[];
+/// A defect: without any configuration that is good, carve says that nothing is offered, and offers whole GPUs. To become
+/// [`NOTHING`] where it stands.
+const ALTHOUGH_REFUSED: &[&str] = GPU;
+
+/// What NVIDIA's plugin refuses: the state, the heart of what each says, and what carve offers.
+const REFUSED: &[(Scenario, &str, &str, &[&str])] = &[
+    (
+        Scenario {
+            name: "one of two, single",
+            cut: &[(0, "1g.18gb")],
+            arguments: &["--mig-strategy=single"],
+            ..PLAIN
+        },
+        "all devices on the node must be configured with the same migEnabled value",
+        "MIG is on for GPU 0 and off for GPU 1",
+        NOTHING,
+    ),
+    (
+        Scenario {
+            name: "several sizes, single",
+            machine: "h200",
+            cut: SEVERAL,
+            arguments: &["--mig-strategy=single"],
+            ..PLAIN
+        },
+        "more than one MIG device type present on node",
+        "needs one size of MIG device on the node, but there are",
+        NOTHING,
+    ),
+    (
+        Scenario {
+            name: "empty, single",
+            machine: "h200",
+            cut: &[(0, "")],
+            arguments: &["--mig-strategy=single"],
+            ..PLAIN
+        },
+        "at least one device with migEnabled=true was not configured correctly",
+        "MIG is on for GPU 0, but it holds no MIG device",
+        NOTHING,
+    ),
+    (
+        Scenario { name: "unknown strategy", arguments: &["--mig-strategy=some"], ..PLAIN },
+        "unknown MIG strategy: some",
+        "unknown MIG strategy: some",
+        ALTHOUGH_REFUSED,
+    ),
+    (
+        Scenario { name: "unknown list", arguments: &["--device-list-strategy=smoke"], ..PLAIN },
+        "invalid --device-list-strategy option: invalid strategy: smoke",
+        "invalid --device-list-strategy option: invalid strategy: smoke",
+        ALTHOUGH_REFUSED,
+    ),
+    (
+        Scenario {
+            name: "fewer than no replica",
+            config: "sharing: {timeSlicing: {resources: [{name: gpu, replicas: -1}]}}",
+            ..PLAIN
+        },
+        "number of replicas must be >= 2",
+        "-1 replicas is no sharing; there must be at least 2",
+        ALTHOUGH_REFUSED,
+    ),
+];
+
+#[test]
+fn what_nvidia_refuses_carve_does_not_offer() {
+    let Some(pair) = Pair::new() else { return };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    for (scenario, their_words, our_words, offered) in REFUSED {
+        let (theirs, ours, resources) = runtime.block_on(pair.refuse(scenario));
+        assert!(theirs.contains(their_words), "{}: {theirs}", scenario.name);
+        assert!(ours.contains(our_words), "{}: {ours}", scenario.name);
+        assert_eq!(resources, *offered, "{}: {ours}", scenario.name);
+    }
+}
 
 #[test]
 fn kubelet_learns_the_same_from_both_plugins() {

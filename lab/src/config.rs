@@ -42,6 +42,9 @@ imageGCHighThresholdPercent: 100
 podLogsDir: {home}/pods
 # The tests wait for devices to appear; the usual 10 s would be most of their time.
 nodeStatusUpdateFrequency: 1s
+# Tests kill containers again and again; kubelet would make them wait minutes.
+featureGates: {{KubeletCrashLoopBackOffMax: true}}
+crashLoopBackOff: {{maxContainerRestartPeriod: 1s}}
 resolvConf: \"\"
 ",
         address = node.address,

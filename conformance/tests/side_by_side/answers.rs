@@ -1,8 +1,9 @@
 //! Everything that kubelet can learn from a device plugin, as a flat table: what was asked, and what was answered.
 
 use carve_kubelet_api::device_plugin::{
-    AllocateRequest, ContainerAllocateRequest, ContainerAllocateResponse, ContainerPreferredAllocationRequest,
-    Device, DevicePluginClient, DeviceSpec, Empty, PreferredAllocationRequest,
+    AllocateRequest, ContainerAllocateRequest, ContainerAllocateResponse,
+    ContainerPreferredAllocationRequest, Device, DevicePluginClient, DeviceSpec, Empty,
+    PreferredAllocationRequest,
 };
 use carve_test_support::FakeKubelet;
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,7 +134,8 @@ fn tell_container(place: &str, container: &ContainerAllocateResponse, any_order:
     });
     told.insert(format!("{place} mounts"), sorted(mounts));
     told.insert(format!("{place} nodes named"), container.devices.len().to_string());
-    let node = |node: &DeviceSpec| format!("{} as {} {}", node.host_path, node.container_path, node.permissions);
+    let node =
+        |node: &DeviceSpec| format!("{} as {} {}", node.host_path, node.container_path, node.permissions);
     let distinct: BTreeSet<String> = container.devices.iter().map(node).collect();
     told.insert(format!("{place} nodes"), sorted(distinct.into_iter()));
 }
@@ -151,8 +153,9 @@ async fn prefer(plugin: &mut DevicePluginClient<Channel>, ids: &[&str], size: us
         must_include_device_ids: Vec::new(),
         allocation_size: size as i32,
     };
-    let answer =
-        plugin.get_preferred_allocation(PreferredAllocationRequest { container_requests: vec![request] }).await;
+    let answer = plugin
+        .get_preferred_allocation(PreferredAllocationRequest { container_requests: vec![request] })
+        .await;
     match answer {
         Err(status) => format!("{:?}: {}", status.code(), status.message()),
         Ok(answer) => {

@@ -85,6 +85,33 @@ impl Pair {
         (their_answers, our_answers)
     }
 
+    /// What both say where NVIDIA's plugin ends rather than serve, and what ours offers nonetheless.
+    pub(crate) async fn refuse(&self, scenario: &Scenario) -> (String, String, Vec<String>) {
+        self.prepare(scenario);
+        let their_kubelet = FakeKubelet::start(&self.cage.outside(Path::new(THEIRS))).await;
+        let our_kubelet = FakeKubelet::start(&self.cage.outside(Path::new(OURS))).await;
+        let config = format!("--config-file={CONFIG}");
+        let mut arguments = vec![config.as_str()];
+        arguments.extend(scenario.arguments);
+        let mut theirs = self.cage.start(Program::DevicePlugin, &arguments).unwrap();
+        let mut ours = self.start_agent(&arguments);
+        // Both need a moment to say why; what decides is what they say, not how long it takes.
+        let give_up = Instant::now() + Duration::from_secs(20);
+        let ended = loop {
+            match theirs.ended() {
+                None if Instant::now() < give_up => tokio::time::sleep(Duration::from_millis(20)).await,
+                ended => break ended,
+            }
+        };
+        assert_eq!(ended.and_then(|status| status.code()), Some(1), "{}: {}", scenario.name, theirs.heard());
+        let said = ours.wait_for("WARN", Duration::from_secs(20));
+        assert!(said.is_some(), "{}: {}", scenario.name, ours.heard());
+        assert!(their_kubelet.registered().is_empty(), "{}", scenario.name);
+        // Long enough for one to register that should not.
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        (theirs.heard(), ours.heard(), our_kubelet.registered().into_keys().collect())
+    }
+
     /// Starts our agent as a device plugin and nothing else.
     pub(crate) fn start_agent(&self, arguments: &[&str]) -> Running {
         let socket = format!("--kubelet-socket={OURS}/device-plugins/kubelet.sock");

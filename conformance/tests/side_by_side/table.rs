@@ -136,14 +136,28 @@ pub(crate) const PLUGIN_DEFECTS: &[Intended] = &[
     },
     Intended {
         scenario: "nodes elsewhere",
-        place: "* allocate * nodes*",
+        place: "* allocate * nodes",
+        theirs: "*/dev/nvidia-uvm as *; */dev/nvidiactl as *",
+        ours: "*",
+        why: "the control nodes are lost where the driver's files are not found; NVIDIA looks at /dev alone",
+    },
+    Intended {
+        scenario: "nodes elsewhere",
+        place: "* allocate * nodes named",
         theirs: "*",
         ours: "*",
         why: "the control nodes are lost where the driver's files are not found; NVIDIA looks at /dev alone",
     },
     Intended {
         scenario: "nodes, no driver files",
-        place: "* allocate * nodes*",
+        place: "* allocate * nodes",
+        theirs: "*/dev/nvidia-uvm as *; */dev/nvidiactl as *",
+        ours: "*",
+        why: "the same",
+    },
+    Intended {
+        scenario: "nodes, no driver files",
+        place: "* allocate * nodes named",
         theirs: "*",
         ours: "*",
         why: "the same",
@@ -157,9 +171,9 @@ pub(crate) const PLUGIN_DEFECTS: &[Intended] = &[
     },
     Intended {
         scenario: "IMEX, mounts, nodes",
-        place: "* allocate * nodes*",
-        theirs: "*",
-        ours: "*",
+        place: "* allocate * nodes",
+        theirs: "/dev/nvidia-caps-imex-channels/channel0 as *",
+        ours: "/dev/nvidia-modeset as *",
         why: "the node of the channel is missing",
     },
     Intended {
@@ -172,4 +186,10 @@ pub(crate) const PLUGIN_DEFECTS: &[Intended] = &[
 ];
 
 /// In labels.
-pub(crate) const LABELS: &[Intended] = &[];
+pub(crate) const LABELS: &[Intended] = &[Intended {
+    scenario: "*",
+    place: "nvidia.com/gpu.present",
+    theirs: "(nothing)",
+    ours: "true",
+    why: "NVIDIA's operator sets this one, which carve stands in for as well",
+}];

@@ -62,7 +62,11 @@ pub(crate) fn open_for_agent(args: &MachineArgs, driver_root: &Path) -> Result<B
         }
         (None, library) => {
             let within = library.clone().or_else(|| library_under(driver_root));
-            let paths = NvmlPaths { library: within, ..NvmlPaths::default() };
+            let mut paths = NvmlPaths { library: within, ..NvmlPaths::default() };
+            let smi = driver_root.join("usr/bin/nvidia-smi");
+            if smi.exists() {
+                paths.nvidia_smi = smi;
+            }
             let host = Nvml::open_at(paths).map_err(|error| text(Failure::of(&error)))?;
             Ok(Box::new(host))
         }

@@ -115,17 +115,14 @@ impl NodeApi {
         Api::all(self.client.clone())
     }
 
+    /// The Node as it is now.
+    pub async fn view(&self) -> Result<NodeView, ApiError> {
+        Ok(node_view(&self.nodes().get(&self.node).await?))
+    }
+
     /// Follows the Node. `None` until it was seen.
     pub fn follow_node(&self) -> watch::Receiver<Option<NodeView>> {
-        let view = |node: &Node| NodeView {
-            labels: node.metadata.labels.clone().unwrap_or_default(),
-            annotations: node.metadata.annotations.clone().unwrap_or_default(),
-            runtime: node
-                .status
-                .as_ref()
-                .and_then(|status| Some(status.node_info.as_ref()?.container_runtime_version.clone())),
-        };
-        let found = follow(self.nodes(), &self.node, view);
+        let found = follow(self.nodes(), &self.node, node_view);
         translate(found, |newest| match newest {
             Newest::There(view) => Some(view.clone()),
             Newest::Unknown | Newest::Absent => None,
@@ -282,6 +279,18 @@ impl NodeApi {
         let params = PatchParams::apply(names::LABELS_MANAGER).force();
         api.patch(name, &params, &Patch::Apply(object)).await?;
         Ok(())
+    }
+}
+
+fn node_view(node: &Node) -> NodeView {
+    let runtime = node
+        .status
+        .as_ref()
+        .and_then(|status| Some(status.node_info.as_ref()?.container_runtime_version.clone()));
+    NodeView {
+        labels: node.metadata.labels.clone().unwrap_or_default(),
+        annotations: node.metadata.annotations.clone().unwrap_or_default(),
+        runtime,
     }
 }
 

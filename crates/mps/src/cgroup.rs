@@ -44,7 +44,8 @@ impl CgroupHome {
             if let Err(error) = self.enter(&hierarchy, process) {
                 let path = hierarchy.join(&self.name);
                 let path = path.display();
-                remarks.push(format!("the MPS daemon could not be moved into {path} ({error}); {CONSEQUENCE}"));
+                remarks
+                    .push(format!("the MPS daemon could not be moved into {path} ({error}); {CONSEQUENCE}"));
             }
         }
         if remarks.is_empty() {
@@ -78,7 +79,8 @@ impl CgroupHome {
                 && own.trim().is_empty()
                 && let Ok(all) = fs::read_to_string(hierarchy.join(file))
             {
-                put(&home.join(file), all.trim())?;
+                // If that fails, so does the move, and says so.
+                let _ = put(&home.join(file), all.trim());
             }
         }
         put(&home.join("cgroup.procs"), &process.to_string())
@@ -88,7 +90,8 @@ impl CgroupHome {
     /// every move stays inside.
     fn look_after(&self, process: u32) -> Option<String> {
         let read = |whose: &str| fs::read_to_string(format!("/proc/{whose}/cgroup")).unwrap_or_default();
-        let inside = still_inside(&read("self"), &read(&process.to_string()), &read("1"));
+        let (agent, daemon, first) = (read("self"), read(&process.to_string()), read("1"));
+        let inside = still_inside(&agent, &daemon, &first);
         (!inside.is_empty()).then(|| {
             let names: Vec<&str> =
                 inside.iter().map(|name| if *name == UNIFIED { "unified" } else { name }).collect();
@@ -109,17 +112,11 @@ fn put(file: &Path, text: &str) -> io::Result<()> {
 
 /// Path of a process in each hierarchy, from the text of `/proc/PID/cgroup`.
 fn paths(text: &str) -> BTreeMap<&str, &str> {
-    let line = |line: &'_ str| -> Option<(usize, usize)> {
-        let (_, rest) = line.split_once(':')?;
-        let (name, _) = rest.split_once(':')?;
-        Some((line.len() - rest.len(), name.len()))
+    let line = |line| {
+        let mut fields = str::splitn(line, 3, ':').skip(1);
+        Some((fields.next()?, fields.next()?))
     };
-    text.lines()
-        .filter_map(|whole| {
-            let (start, length) = line(whole)?;
-            Some((whole.get(start..start + length)?, whole.get(start + length + 1..)?))
-        })
-        .collect()
+    text.lines().filter_map(line).collect()
 }
 
 /// Hierarchies in which a daemon is in the agent's own cgroup or below it, from the texts of `/proc/PID/cgroup` of the
@@ -141,4 +138,66 @@ fn still_inside<'a>(agent: &'a str, daemon: &'a str, first: &'a str) -> Vec<&'a 
         is_inside.then_some(name)
     };
     paths(agent).into_iter().filter_map(inside).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CgroupHome, still_inside};
+    use std::path::Path;
+
+    const POD: &str = "/kubepods.slice/kubepods-pod1.slice/cri-containerd-2.scope";
+
+    #[test]
+    fn a_daemon_below_the_agents_cgroup_is_found_out() {
+        let inside = |agent: &str, daemon: &str, first: &str| -> Vec<String> {
+            let text = |path: &str| format!("0::{path}\n");
+            let (agent, daemon, first) = (text(agent), text(daemon), text(first));
+            still_inside(&agent, &daemon, &first).into_iter().map(str::to_owned).collect()
+        };
+        let yes = vec![String::new()];
+        // With the machine's own view: moved out, not moved, moved below, and a name that only begins alike.
+        assert!(inside(POD, "/carve-mps", "/init.scope").is_empty());
+        assert_eq!(inside(POD, POD, "/init.scope"), yes);
+        assert_eq!(inside(POD, &format!("{POD}/carve-mps"), "/init.scope"), yes);
+        assert!(inside(POD, &format!("{POD}2"), "/init.scope").is_empty());
+        // With a container's view, where the agent is at the top of what it sees.
+        assert_eq!(inside("/", "/carve-mps", "/../../../init.scope"), yes);
+        assert!(inside("/", "/../../../carve-mps", "/../../../init.scope").is_empty());
+        // On a machine without containers.
+        assert!(inside("/", "/carve-mps", "/").is_empty());
+        assert!(inside("/", "/", "/").is_empty());
+    }
+
+    #[test]
+    fn hierarchies_of_the_first_version_are_told_one_by_one() {
+        let agent = format!("4:memory:{POD}\n3:cpu,cpuacct:{POD}\n1:name=systemd:{POD}\n0::/\n");
+        let daemon = format!("4:memory:/carve-mps\n3:cpu,cpuacct:{POD}/x\n1:name=systemd:{POD}\n0::/\n");
+        assert_eq!(still_inside(&agent, &daemon, "0::/\n"), ["cpu,cpuacct", "name=systemd"]);
+    }
+
+    #[test]
+    fn what_can_not_be_done_is_told_with_its_consequence() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = CgroupHome::new(folder.path());
+        let remarks = home.take_in(1);
+        assert_eq!(remarks.len(), 1);
+        assert!(remarks[0].contains("holds no cgroups") && remarks[0].contains("cut off"), "{remarks:?}");
+
+        // Folders that look like hierarchies and are none: each is named, and one by its two names only once.
+        for name in ["devices", "cpu,cpuacct"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+            std::fs::write(folder.path().join(name).join("cgroup.procs"), "").unwrap();
+        }
+        std::os::unix::fs::symlink("cpu,cpuacct", folder.path().join("cpu")).unwrap();
+        std::fs::create_dir(folder.path().join("other")).unwrap();
+        let remarks = home.take_in(1);
+        assert_eq!(remarks.len(), 2, "{remarks:?}");
+        assert!(remarks[0].contains("cpu,cpuacct/carve-mps (No such file"), "{remarks:?}");
+        assert!(remarks.iter().all(|remark| remark.contains("MPS clients would be cut off")), "{remarks:?}");
+
+        std::fs::write(folder.path().join("cgroup.controllers"), "").unwrap();
+        let remarks = home.take_in(1);
+        assert_eq!(remarks.len(), 1, "the second version is one hierarchy: {remarks:?}");
+        assert!(Path::new(folder.path()).join("carve-mps").is_dir());
+    }
 }

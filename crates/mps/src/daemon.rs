@@ -60,8 +60,8 @@ impl Daemon {
         Ok(self.control.clients().await?.len())
     }
 
-    /// Starts one and waits until it listens. It has no limits yet.
-    pub(crate) async fn start(&mut self) -> Result<(), DaemonError> {
+    /// Starts one and waits until it listens. It has no limits yet. Answers what an operator should know.
+    pub(crate) async fn start(&mut self) -> Result<Vec<String>, DaemonError> {
         self.directories.remove_note()?;
         compute_mode::set(&self.settings, &self.part, ComputeMode::ExclusiveProcess).await?;
         self.users_together =
@@ -74,7 +74,11 @@ impl Daemon {
         // supervisor's signals to this process away from it.
         command.arg("-f").args(self.users_together.then_some("-multiuser-server")).process_group(0);
         command.stdin(Stdio::null()).stdout(log.try_clone().map_err(not_started)?).stderr(log);
-        self.child = Some(command.spawn().map_err(not_started)?);
+        let child = command.spawn().map_err(not_started)?;
+        // At once, so that servers are its children there: a process that exists already does not follow its parent.
+        let moved =
+            self.settings.cgroup.as_ref().zip(child.id()).map(|(home, process)| home.take_in(process));
+        self.child = Some(child);
         self.users = Users::default();
         self.log_read = 0;
 
@@ -84,7 +88,7 @@ impl Daemon {
                 return Err(death);
             }
             match self.control.is_there().await {
-                Ok(true) => return Ok(()),
+                Ok(true) => return Ok(moved.unwrap_or_default()),
                 // While it starts, a half-made pipe directory may be answered with any error.
                 Ok(false) | Err(ControlError::Refused { .. }) => {}
                 Err(error) => return Err(error.into()),

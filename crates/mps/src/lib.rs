@@ -5,10 +5,12 @@
 //! daemon without clients and read back: a limit given later does nothing for the clients of a server that runs, and a
 //! client that finds no daemon runs without any limit.
 //!
-//! Daemons outlive the process that started them. They hold the GPU state of every connected pod, so a later owner takes
-//! them over as they are, and none is ended while a client is connected.
+//! Daemons outlive the process that started them, and its container where they have a cgroup of their own
+//! ([`CgroupHome`]). They hold the GPU state of every connected pod, so a later owner takes them over as they are, and none
+//! is ended while a client is connected.
 
 mod answers;
+mod cgroup;
 mod compute_mode;
 mod control;
 mod daemon;
@@ -22,6 +24,7 @@ mod status;
 mod users;
 
 pub use answers::{AnswerError, MemoryTold, ProcessId};
+pub use cgroup::CgroupHome;
 pub use control::{Control, ControlError};
 pub use directories::{DirectoryError, PartDirectories};
 pub use error::DaemonError;

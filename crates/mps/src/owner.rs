@@ -131,7 +131,7 @@ impl Owner {
 
     /// Starts a daemon and makes it ready.
     async fn bring_up(&mut self, daemon: &mut Daemon, limits: MpsLimits) -> Result<(), DaemonError> {
-        daemon.start().await?;
+        self.remarks.extend(daemon.start().await?);
         daemon.limit(&limits).await?;
         self.report(daemon, PartState::Limited, Some(limits), 0);
         match &self.probe {

@@ -1,5 +1,6 @@
 //! How MPS daemons are run on a machine.
 
+use crate::CgroupHome;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,6 +34,9 @@ pub struct MpsSettings {
     /// Whether each part's `/dev/shm` is a file system of its own with a size. It takes the right to mount; without it
     /// the folder is a plain one, and what containers write there counts against the disk.
     pub mount_shm: bool,
+    /// Where daemons are moved so that they outlive the container of the process that starts them; none where that is
+    /// no container. It takes a view of the machine's processes and of its cgroups.
+    pub cgroup: Option<CgroupHome>,
     /// Longest wait for an answer of the control program.
     pub answer_timeout: Duration,
     /// Longest wait until a new daemon answers.
@@ -58,6 +62,7 @@ impl MpsSettings {
             users: UserMode::Together,
             set_compute_mode: false,
             mount_shm: true,
+            cgroup: None,
             answer_timeout: Duration::from_secs(10),
             start_timeout: Duration::from_secs(20),
             look_interval: Duration::from_secs(10),

@@ -28,7 +28,7 @@ use crate::rivals::{Rival, rivals};
 use crate::tell::Reporter;
 use carve_cluster_api::{NodeApi, NodeView, Tone, names};
 use carve_formats::DevicePluginConfig;
-use carve_gpu_host::{Fabric, GpuEvent};
+use carve_gpu_host::{Fabric, GpuEvent, RecoveryAction};
 use carve_gpu_model::{GpuIndex, GpuUuid, Xid};
 use carve_placement::preferred::Topology;
 use carve_slicing::health::{Health, HealthBook, HealthNews, HealthSettings, Probe, Seconds};
@@ -42,8 +42,10 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub(crate) struct Reading {
     pub(crate) node: NodeGpus,
-    pub(crate) topology: Topology,
+    pub(crate) topology: Arc<Topology>,
     pub(crate) fabric: BTreeMap<GpuIndex, Fabric>,
+    /// What the driver wants done about each GPU, where it can tell.
+    pub(crate) recovery: BTreeMap<GpuUuid, RecoveryAction>,
 }
 
 /// The agent.
@@ -92,16 +94,33 @@ pub(crate) fn now() -> Seconds {
     Seconds(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()))
 }
 
-/// Reads everything about the GPUs.
-pub(crate) async fn read(machine: &Machine) -> Result<Reading, String> {
+/// Reads everything about the GPUs. How they are connected is asked anew only if they are others than before: that is
+/// hundreds of questions, and the answer does not change while the machine runs.
+pub(crate) async fn read(
+    machine: &Machine,
+    before: Option<(NodeGpus, Arc<Topology>)>,
+) -> Result<Reading, String> {
     let minors = std::fs::read_to_string("/proc/driver/nvidia-caps/mig-minors").unwrap_or_default();
     let minors = MigMinors::parse(&minors);
     let job = move |host: &mut dyn carve_gpu_host::GpuHost| {
         let node = NodeGpus::read(host, &minors).map_err(|error| error.to_string())?;
-        let indices = node.gpus.iter().filter(|gpu| !gpu.lost).map(|gpu| gpu.gpu.index);
-        let topology = Topology::new(indices, |from, to| host.link(from, to).ok());
+        let there = |node: &NodeGpus| -> Vec<GpuUuid> {
+            node.gpus.iter().filter(|gpu| !gpu.lost).map(|gpu| gpu.gpu.uuid.clone()).collect()
+        };
+        let topology = match before {
+            Some((before, topology)) if there(&before) == there(&node) => topology,
+            _ => {
+                let indices = node.gpus.iter().filter(|gpu| !gpu.lost).map(|gpu| gpu.gpu.index);
+                Arc::new(Topology::new(indices, |from, to| host.link(from, to).ok()))
+            }
+        };
         let fabric = read_fabric(host, &node);
-        Ok::<_, String>(Reading { node, topology, fabric })
+        let there = node.gpus.iter().filter(|gpu| !gpu.lost).map(|gpu| &gpu.gpu);
+        let action = |gpu: &carve_gpu_host::Gpu| {
+            Some((gpu.uuid.clone(), host.recovery_action(gpu.index).ok().flatten()?))
+        };
+        let recovery = there.filter_map(action).collect();
+        Ok::<_, String>(Reading { node, topology, fabric, recovery })
     };
     match tokio::time::timeout(READING, machine.ask(job)).await {
         Ok(Ok(reading)) => reading,
@@ -126,11 +145,15 @@ impl Agent {
     /// An agent that knows the GPUs and nothing else.
     pub(crate) fn new(beginning: Beginning) -> Self {
         let Beginning { options, metrics, reporter, api, machine, reading, readiness, wishes } = beginning;
-        let Reading { node, topology, fabric } = reading;
+        let Reading { node, topology, fabric, recovery } = reading;
         let mut remarks = Vec::new();
         let (disable, enable) = (&options.disable_health, &options.enable_health);
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let health_settings = HealthSettings::parse(&text(disable), &text(enable), &mut remarks);
+        let mut health_settings = HealthSettings::parse(&text(disable), &text(enable), &mut remarks);
+        if recovery.is_empty() {
+            // A driver that can not say whether a GPU needs a reset proves nothing by answering.
+            health_settings.good_probes = 0;
+        }
         for remark in remarks {
             reporter.event(Tone::Warning, "HealthSettings", remark);
         }
@@ -180,7 +203,7 @@ impl Agent {
             readiness,
             wishes,
             node,
-            topology: Arc::new(topology),
+            topology,
             fabric,
             view: None,
             named,
@@ -213,7 +236,10 @@ impl Agent {
 
     /// The Node as the API server has it.
     pub(crate) fn learn_view(&mut self, view: NodeView) {
-        self.cdi.learn_runtime(view.runtime.clone());
+        if self.cdi.learn_runtime(view.runtime.clone()) {
+            // How containers learn their devices may depend on it.
+            self.tried = None;
+        }
         self.view = Some(view);
         self.learn_wish();
     }
@@ -277,13 +303,11 @@ impl Agent {
                     self.tell_health(news);
                 }
             }
-            Ok(Reading { node, topology, fabric }) => {
+            Ok(Reading { node, topology, fabric, recovery }) => {
                 self.driver_answers = true;
                 let before = std::mem::replace(&mut self.node, node);
                 self.node = self.node.clone().remembering(&before);
-                if *self.topology != topology {
-                    self.topology = Arc::new(topology);
-                }
+                self.topology = topology;
                 self.fabric = fabric;
                 let news = self.health.node_changed(&self.node, now());
                 self.tell_health(news);
@@ -291,13 +315,25 @@ impl Agent {
                     self.node.gpus.iter().map(|gpu| (gpu.gpu.uuid.clone(), gpu.lost)).collect();
                 for (gpu, lost) in gpus {
                     // One that is lost was told of by the reading itself.
-                    if !lost {
-                        let news = self.health.probe(&gpu, Probe::Good, now());
-                        self.tell_health(news);
+                    if lost {
+                        continue;
                     }
+                    let probe = match recovery.get(&gpu).filter(|action| action.stops_new_work()) {
+                        None => Probe::Good,
+                        Some(action) => Probe::Bad(format!("the driver says that it {action}")),
+                    };
+                    let news = self.health.probe(&gpu, probe, now());
+                    self.tell_health(news);
                 }
             }
         }
+    }
+
+    /// Reads the GPUs anew.
+    pub(crate) async fn read_again(&mut self) {
+        let before = (self.node.clone(), Arc::clone(&self.topology));
+        let reading = read(&self.machine, Some(before)).await;
+        self.learn_reading(reading);
     }
 
     /// Who holds what now.
@@ -358,8 +394,7 @@ impl Agent {
                     let news = self.health.reset(&gpu);
                     self.tell_health(news);
                 }
-                let reading = read(&self.machine).await;
-                self.learn_reading(reading);
+                self.read_again().await;
                 self.reconcile().await;
                 let _ = done.send(());
             }
@@ -441,7 +476,7 @@ pub(crate) async fn wait_for_machine(
     let mut said = String::new();
     loop {
         let opened = match Machine::open(open).await {
-            Ok(machine) => read(&machine).await.map(|reading| (machine, reading)),
+            Ok(machine) => read(&machine, None).await.map(|reading| (machine, reading)),
             Err(why) => Err(why),
         };
         let why = match opened {

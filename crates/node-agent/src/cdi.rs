@@ -49,9 +49,13 @@ impl Cdi {
         }
     }
 
-    /// The node's status says which container runtime it has.
-    pub(crate) fn learn_runtime(&mut self, runtime: Option<String>) {
-        self.runtime = runtime.or(self.runtime.take());
+    /// The node's status says which container runtime it has. Tells whether that is news.
+    pub(crate) fn learn_runtime(&mut self, runtime: Option<String>) -> bool {
+        let news = runtime.is_some() && runtime != self.runtime;
+        if news {
+            self.runtime = runtime;
+        }
+        news
     }
 
     /// Device nodes that every container with a GPU needs, as far as they exist.

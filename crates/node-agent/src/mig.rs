@@ -10,6 +10,7 @@
 //! is in use does not keep the others from being cut. What failed is tried again, at first soon, then less often.
 
 mod attempt;
+mod clients;
 mod reboot;
 mod state;
 
@@ -65,6 +66,10 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_sec
 impl MigManager {
     /// Works until nobody wishes anything any more.
     pub(crate) async fn run(self, mut wishes: watch::Receiver<Wish>) {
+        if let Some(api) = &self.api {
+            let labels = clients::left_paused(api).await;
+            clients::resume(api, &labels).await;
+        }
         let mut pause = PAUSES.0;
         let mut reported: Option<MigReport> = None;
         loop {

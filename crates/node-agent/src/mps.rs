@@ -3,10 +3,10 @@
 use crate::options::AgentOptions;
 use carve_cuda::Probe;
 use carve_gpu_model::Bytes;
-use carve_mps::{ClientProbe, Mps, MpsSettings, PartStatus, ProbeError, Seen};
+use carve_mps::{CgroupHome, ClientProbe, Mps, MpsSettings, PartStatus, ProbeError, Seen};
 use carve_slicing::health::MpsState;
 use carve_slicing::mps::{MpsLimits, MpsOverhead, MpsPart, limits};
-use carve_slicing::{Mechanism, NodeGpus, Offer, PartId, Settings};
+use carve_slicing::{Held, Mechanism, NodeGpus, Offer, PartId, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub(crate) struct MpsDoor {
     container_driver_root: PathBuf,
+    cgroup: Option<CgroupHome>,
     running: Option<Running>,
     wanted: BTreeMap<PartId, MpsLimits>,
     /// Parts that were reported as not ready, to be reported as well once they are not shared any more.
@@ -41,6 +42,10 @@ impl MpsDoor {
     pub(crate) fn new(options: &AgentOptions) -> Self {
         MpsDoor {
             container_driver_root: options.container_driver_root.clone(),
+            cgroup: options
+                .cgroup_root
+                .clone()
+                .map(|root| CgroupHome { root, name: options.mps_cgroup.clone() }),
             running: None,
             wanted: BTreeMap::new(),
             reported: BTreeSet::new(),
@@ -53,8 +58,14 @@ impl MpsDoor {
         self.statuses.subscribe()
     }
 
-    /// Has a daemon for every part that is shared by MPS, and for no other.
-    pub(crate) fn ensure(&mut self, node: &NodeGpus, offer: &Offer, settings: &Settings) -> Vec<MpsTrouble> {
+    /// Has a daemon for every part that is shared by MPS, and for every part that a pod still holds so.
+    pub(crate) fn ensure(
+        &mut self,
+        node: &NodeGpus,
+        offer: &Offer,
+        settings: &Settings,
+        held: &[Held],
+    ) -> Vec<MpsTrouble> {
         let mut wanted = BTreeMap::new();
         let mut troubles = Vec::new();
         for device in offer.resources.values().flat_map(|resource| &resource.devices) {
@@ -67,6 +78,12 @@ impl MpsDoor {
                     wanted.insert(device.part.clone(), limits);
                 }
                 Err(error) => troubles.push(MpsTrouble { part: device.part.clone(), why: error.to_string() }),
+            }
+        }
+        // A pod that was given a share and has not connected yet would run without limits if its daemon went.
+        for (part, limits) in &self.wanted {
+            if held.iter().any(|held| held.part() == *part) {
+                wanted.entry(part.clone()).or_insert(*limits);
             }
         }
         self.wanted = wanted;
@@ -102,6 +119,7 @@ impl MpsDoor {
             format!("nvidia-cuda-mps-control is neither under {} nor on the search path", driver.display())
         })?;
         let mut settings = MpsSettings::new(&root, &program);
+        settings.cgroup.clone_from(&self.cgroup);
         if program.starts_with(driver) {
             settings.environment.insert("LD_LIBRARY_PATH".to_owned(), library_path(driver));
         }

@@ -119,6 +119,10 @@ pub struct AgentOptions {
     pub hook_program_here: PathBuf,
     /// containerd's configuration, to see whether it reads CDI files.
     pub containerd_config: PathBuf,
+    /// The host's cgroups as this process sees them, so that MPS daemons outlive its container.
+    pub cgroup_root: Option<PathBuf>,
+    /// The cgroup that MPS daemons get below it.
+    pub mps_cgroup: String,
     /// Where validation results are written.
     pub validations: PathBuf,
     /// Where the agent keeps what must survive a restart.

@@ -91,7 +91,7 @@ async fn live(
             reporter.event(Tone::Warning, "MigRestored", message.clone());
         }
         if !said.is_empty() {
-            reading = read(&machine).await.map_err(AgentError::NoGpus)?;
+            reading = read(&machine, None).await.map_err(AgentError::NoGpus)?;
         }
     }
     let (events_in, mut events) = mpsc::channel(64);

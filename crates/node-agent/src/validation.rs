@@ -91,7 +91,7 @@ pub async fn validate(options: &AgentOptions, open: &OpenHost) -> Report {
     let mut node = None;
     let driver = match Machine::open(open).await {
         Err(why) => Verdict::Failed(why),
-        Ok(machine) => match read(&machine).await {
+        Ok(machine) => match read(&machine, None).await {
             Err(why) => Verdict::Failed(why),
             Ok(reading) if reading.node.gpus.is_empty() => Verdict::Failed("there is no GPU".to_owned()),
             Ok(reading) => {

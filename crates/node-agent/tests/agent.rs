@@ -66,6 +66,8 @@ impl Node {
             hook_program: self.path("hook"),
             hook_program_here: self.path("hook"),
             containerd_config: self.path("containerd.toml"),
+            cgroup_root: None,
+            mps_cgroup: "carve-mps".to_owned(),
             validations: self.path("validations"),
             state_dir: self.path("state"),
             listen: None,

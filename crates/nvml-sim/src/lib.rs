@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `CARVE_SIM_MACHINE` | a preset, `PRODUCT:COUNT`, or the path of a machine description |
 //! | `CARVE_SIM_STATE` | file in which the machine is kept and shared; if no machine is named, it tells which |
-//! | `CARVE_SIM_FAULT` | planned faults, such as `create-gpu-instance:2:before:23` or `change:3:after:die` |
+//! | `CARVE_SIM_FAULT` | planned faults, such as `create-gpu-instance:2:before:23` or `change:3:after:die`; `@FILE` gives those in a file to one process |
 //! | `CARVE_SIM_DEV` | folder of device nodes, such as `/dev`: only GPUs and MIG devices with theirs are shown |
 //! | `CARVE_SIM_TRACE` | file to which every call appends `nvmlName -> code` |
 //!

@@ -46,7 +46,7 @@ pub(crate) fn from_environment() -> Result<(Box<dyn Simulated>, Option<DeviceNod
 fn host() -> Result<Box<dyn Simulated>, SettingsError> {
     let machine = text(MACHINE)?.map(|written| read_machine(&written)).transpose()?;
     let state = text(STATE)?.map(PathBuf::from);
-    let plan: FaultPlan = text(FAULT)?.unwrap_or_default().parse().map_err(SettingsError::Fault)?;
+    let plan: FaultPlan = planned_faults()?.parse().map_err(SettingsError::Fault)?;
     let shared = |machine: Result<SharedMachine, StoreError>| -> Result<Box<dyn Simulated>, SettingsError> {
         let machine = machine.map_err(SettingsError::State)?;
         Ok(Box::new(FaultInjectingHost::new(machine, plan.clone(), die)))
@@ -61,6 +61,19 @@ fn host() -> Result<Box<dyn Simulated>, SettingsError> {
             };
             Ok(Box::new(FaultInjectingHost::new(SimulatedHost::new(machine), plan, die)))
         }
+    }
+}
+
+/// The planned faults, or those in a file for the first process that comes by: one that dies of them and is started again
+/// finds none.
+fn planned_faults() -> Result<String, SettingsError> {
+    let written = text(FAULT)?.unwrap_or_default();
+    let Some(path) = written.strip_prefix('@') else { return Ok(written) };
+    let taken = format!("{path}.taken");
+    // Renamed first, so that of two processes only one gets it.
+    match std::fs::rename(path, &taken) {
+        Ok(()) => Ok(std::fs::read_to_string(&taken).unwrap_or_default().trim().to_owned()),
+        Err(_) => Ok(String::new()),
     }
 }
 

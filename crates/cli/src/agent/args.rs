@@ -249,6 +249,12 @@ pub(crate) struct PlaceArgs {
         value_name = "FILE"
     )]
     pub(crate) containerd_config: PathBuf,
+    /// The host's cgroups, so that MPS daemons outlive the agent's container
+    #[arg(long, env = "CARVE_CGROUP_ROOT", value_name = "DIR")]
+    pub(crate) cgroup_root: Option<PathBuf>,
+    /// The cgroup that MPS daemons get
+    #[arg(long, env = "CARVE_MPS_CGROUP", default_value = "carve-mps", value_name = "NAME")]
+    pub(crate) mps_cgroup: String,
     /// Where results of validation are written
     #[arg(long, env = "VALIDATIONS_DIR", default_value = "/run/nvidia/validations", value_name = "DIR")]
     pub(crate) validations: PathBuf,

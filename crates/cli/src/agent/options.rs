@@ -53,6 +53,8 @@ pub(super) fn options(machine: &MachineArgs, args: &AgentArgs) -> Result<AgentOp
         hook_program: places.nvidia_cdi_hook_path.clone(),
         hook_program_here: places.hook_here.clone().unwrap_or_else(|| places.nvidia_cdi_hook_path.clone()),
         containerd_config: places.containerd_config.clone(),
+        cgroup_root: places.cgroup_root.clone().filter(|path| !path.as_os_str().is_empty()),
+        mps_cgroup: places.mps_cgroup.clone(),
         validations: places.validations.clone(),
         state_dir: machine.state_dir.clone().unwrap_or_else(|| PathBuf::from(STATE)),
         listen: args.node.listen().map_err(Failure::new)?,

@@ -11,7 +11,7 @@ use carve_slicing::{LabelOptions, Offer, PartId, offer, withheld};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{now, read};
+use super::now;
 
 impl Agent {
     /// Takes the newest configuration, if it is good.
@@ -121,7 +121,7 @@ impl Agent {
     /// Brings CDI file, daemons and kubelet's list up to date, in this order.
     async fn serve(&mut self) {
         let mut unwell: BTreeMap<PartId, String> = BTreeMap::new();
-        for trouble in self.mps.ensure(&self.node, &self.offer, &self.settings) {
+        for trouble in self.mps.ensure(&self.node, &self.offer, &self.settings, &self.held) {
             unwell.insert(trouble.part, trouble.why);
         }
         self.learn_mps();
@@ -241,8 +241,7 @@ impl Agent {
 
     /// Reads the GPUs anew and acts on what is found.
     pub(crate) async fn look_at_gpus(&mut self) {
-        let reading = read(&self.machine).await;
-        self.learn_reading(reading);
+        self.read_again().await;
         self.learn_holders().await;
         if self.does(Job::DevicePlugin) {
             self.learn_rivals().await;

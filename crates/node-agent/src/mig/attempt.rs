@@ -1,6 +1,6 @@
 //! One try to make the GPUs what a config says.
 
-use super::{MigManager, MigReport, MigState, Wish, reboot};
+use super::{MigManager, MigReport, MigState, Wish, clients, reboot};
 use crate::holders::holders;
 use crate::machine::Machine;
 use carve_formats::mig_parted::ConfigEntry;
@@ -8,8 +8,8 @@ use carve_formats::{MigHooks, MigPartedConfig};
 use carve_gpu_host::GpuHost;
 use carve_gpu_model::{GpuIndex, GpuUuid};
 use carve_mig_manager::{
-    ApplyOptions, BootId, GpuState, HookRunner, Outcome, Plan, PlanError, Record, RecordRead, Silent,
-    StateDir, Target, Touched, apply_plan, builtin_config, inventory, lost_since, plan, plan_drained,
+    ApplyOptions, BootId, GpuState, HookRunner, Outcome, Plan, PlanError, Record, RecordRead, Recovered,
+    Silent, StateDir, Target, Touched, apply_plan, builtin_config, inventory, lost_since, plan, plan_drained,
     recover, resolve, restore,
 };
 use carve_slicing::{Held, PartId};
@@ -41,6 +41,13 @@ struct Prospect {
     in_the_way: BTreeSet<PodName>,
 }
 
+impl Prospect {
+    /// How many GPUs the plan changes.
+    fn changed(&self) -> usize {
+        self.plan.gpus.iter().filter(|gpu| !gpu.is_empty()).count()
+    }
+}
+
 impl MigManager {
     /// Makes the GPUs what the config with this name says.
     pub(super) async fn attempt(&self, name: &str, wish: &Wish) -> Tried {
@@ -68,7 +75,7 @@ impl MigManager {
             }
             if !prospect.plan.is_empty() {
                 let parts = parts_to_hold(&prospect);
-                let (gpus, count) = (prospect.touched.gpus.len(), parts.len());
+                let (gpus, count) = (prospect.changed(), parts.len());
                 let message =
                     format!("changing {gpus} GPU(s); {count} device(s) are not given away meanwhile");
                 self.tell(super::MigNews::Report(report(MigState::Pending, message))).await;
@@ -87,7 +94,15 @@ impl MigManager {
                         return failed(why, true);
                     }
                 }
+                let resets = !prospect.touched.reset_needed.is_empty();
+                let paused = match (&self.api, resets) {
+                    (Some(api), true) => clients::pause(api).await,
+                    _ => Vec::new(),
+                };
                 let outcome = self.change(name, &prospect).await;
+                if let Some(api) = &self.api {
+                    clients::resume(api, &paused).await;
+                }
                 let reset: BTreeSet<GpuUuid> = uuids(&prospect.states, &prospect.touched.reset_needed);
                 self.over(reset).await;
                 match outcome {
@@ -99,12 +114,12 @@ impl MigManager {
             if prospect.blocked.is_empty() {
                 self.record(name, &entries).await;
                 reboot::forget(&self.state_dir);
-                let message = format!("{} GPU(s) changed", prospect.touched.gpus.len());
+                let message = format!("{} GPU(s) changed", prospect.changed());
                 return Tried { report: report(MigState::Success, message), retry: false };
             }
             let why: Vec<String> =
                 prospect.blocked.iter().map(|(gpu, why)| format!("GPU {gpu}: {why}")).collect();
-            let done = prospect.touched.gpus.len();
+            let done = prospect.changed();
             let done = if done == 0 { String::new() } else { format!("; {done} other GPU(s) were changed") };
             return failed(format!("{}{done}; it is tried again", why.join("; ")), true);
         }
@@ -431,7 +446,11 @@ fn restore_now(host: &mut dyn GpuHost, state_dir: &StateDir) -> Vec<String> {
     let mut said = Vec::new();
     if state_dir.has_journal() {
         match recover(host, state_dir, &mut Silent) {
-            Ok(recovered) => said.push(format!("an interrupted MIG change was dealt with: {recovered:?}")),
+            Ok(Recovered::Finished) => {
+                said.push("an interrupted MIG change was brought to its end".to_owned())
+            }
+            Ok(Recovered::RolledBack) => said.push("an interrupted MIG change was undone".to_owned()),
+            Ok(Recovered::Nothing) => {}
             Err(error) => said.push(format!("an interrupted MIG change can not be dealt with now: {error}")),
         }
     }
