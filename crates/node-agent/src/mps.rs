@@ -132,8 +132,16 @@ impl MpsDoor {
         let mps = Mps::new(settings, probe);
         let (mut from, to) = (mps.status(), self.statuses.clone());
         tokio::spawn(async move {
+            let mut told: BTreeMap<PartId, String> = BTreeMap::new();
             loop {
                 let now = from.borrow_and_update().clone();
+                for (part, status) in &now {
+                    let state = status.state.to_string();
+                    if told.get(part) != Some(&state) {
+                        tracing::info!(%part, state, "MPS");
+                        told.insert(part.clone(), state);
+                    }
+                }
                 to.send_replace(now);
                 if from.changed().await.is_err() {
                     return;

@@ -203,11 +203,23 @@ fn answer(
         return Ok(false);
     }
     let text = daemon.obey(&words);
+    fs::write(pipe.join("carve-sim-limits"), daemon.limits_of_a_client())?;
     stream.write_all(text.as_bytes())?;
     Ok(!(daemon.quitting && daemon.server.as_ref().is_none_or(|server| server.clients.is_empty())))
 }
 
 impl Daemon {
+    /// What the simulated CUDA library holds its clients to: limits set after a server was started do nothing.
+    fn limits_of_a_client(&self) -> String {
+        let (memory, percentage) = match &self.server {
+            Some(server) => (&server.memory, server.percentage),
+            None => (&self.memory, self.percentage),
+        };
+        let memory =
+            memory.values().next().map(|bytes| format!("pinned_mib={}\n", bytes >> 20)).unwrap_or_default();
+        format!("{memory}percentage={}\n", percentage as u32)
+    }
+
     fn obey(&mut self, words: &[&str]) -> String {
         let line = |text: String| format!("{text}\n");
         match words {
