@@ -240,7 +240,7 @@ impl AgentOnNode<'_> {
             ("machine", node.folder.join("machine").display().to_string(), "/machine", None),
             ("state", state, "/state", None),
             ("cdi", "/var/run/cdi".to_owned(), "/var/run/cdi", None),
-            ("bin", "/run/carve/bin".to_owned(), "/run/carve/bin", None),
+            ("bin", "/var/lib/carve/bin".to_owned(), "/var/lib/carve/bin", None),
             ("mps", "/run/nvidia/mps".to_owned(), "/run/nvidia/mps", Some("Bidirectional")),
             ("validations", "/run/nvidia/validations".to_owned(), "/run/nvidia/validations", None),
             ("tests", node.files("tests").display().to_string(), "/tests", None),

@@ -116,3 +116,89 @@ fn accidents_disturb_no_running_pod() {
     );
     agent.remove();
 }
+
+#[test]
+fn a_runtime_without_cdi_is_served_the_older_way() {
+    let Some(cluster) = Cluster::connect() else { return };
+    let Some(node) = GpuNode::new(&cluster, "without-cdi", "h200-141gb:2") else { return };
+    let namespace = cluster.namespace("without-cdi");
+    // What containerd 1.7 does unless told otherwise.
+    std::fs::write(node.files("tests").join("containerd.toml"), "version = 2\n").expect("a config");
+    let agent = node.start_agent(&namespace, &[("CONTAINERD_CONFIG", "/tests/containerd.toml")]);
+    cluster.until_or("two GPUs", PATIENCE, || cluster.allocatable(GPU) == Some(2), || agent.log());
+    namespace.apply(&node.looking_pod("looker", GPU, 1).manifest());
+    namespace.wait_for_phase("looker", "Running");
+    let seen = namespace.exec("looker", &["/carve", "gpus", "-o", "json"]);
+    let seen: Value = serde_json::from_str(&seen).unwrap_or_else(|error| panic!("{error}: {seen}"));
+    assert_eq!(seen["gpus"].as_array().map(Vec::len), Some(1), "its own GPU and no other: {seen:#}");
+    let events = cluster.get(&["events", "-n", "default", "--field-selector=reason=Cdi"]).to_string();
+    assert!(events.contains("from kubelet instead"), "{events}");
+    agent.remove();
+}
+
+#[test]
+fn a_node_proves_itself_on_demand_and_labels_of_others_are_left_alone() {
+    let Some(cluster) = Cluster::connect() else { return };
+    let Some(node) = GpuNode::new(&cluster, "validate", "h200-141gb:1") else { return };
+    let namespace = cluster.namespace("validate");
+    // Somebody else says what the product is.
+    cluster.kubectl(&[
+        "label",
+        "node",
+        "node0",
+        "--overwrite",
+        "--field-manager=nfd-master",
+        "nvidia.com/gpu.product=Something-Else",
+    ]);
+    let agent = node.start_agent(&namespace, &[]);
+    let told = || {
+        let events =
+            cluster.get(&["events", "-n", "default", "--field-selector=reason=LabelsHeld"]).to_string();
+        events.contains("nfd-master")
+    };
+    cluster.until_or("who holds the label is told", PATIENCE, told, || agent.log());
+    let product = || cluster.get(&["node", "node0"])["metadata"]["labels"]["nvidia.com/gpu.product"].clone();
+    assert_eq!(product(), "Something-Else");
+    let validated = namespace.exec("daemonset/carve-agent", &["/carve", "agent", "validate"]);
+    for step in ["driver   passed", "cdi      passed", "plugin   passed", "cuda     passed"] {
+        assert!(validated.contains(step), "{validated}");
+    }
+    let files = cluster.on_node(&["ls", "/run/nvidia/validations"]);
+    for file in ["driver-ready", "toolkit-ready", "plugin-ready", "cuda-ready"] {
+        assert!(files.contains(file), "{files}");
+    }
+    agent.remove();
+    cluster.kubectl(&["label", "node", "node0", "nvidia.com/gpu.product-"]);
+}
+
+/// As much of Node Feature Discovery's API as the agent uses.
+const NODE_FEATURES: &str = "apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: nodefeatures.nfd.k8s-sigs.io}
+spec:
+  group: nfd.k8s-sigs.io
+  scope: Namespaced
+  names: {kind: NodeFeature, plural: nodefeatures, singular: nodefeature}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+
+#[test]
+fn labels_go_through_node_feature_discovery_where_it_is() {
+    let Some(cluster) = Cluster::connect() else { return };
+    let Some(node) = GpuNode::new(&cluster, "nfd", "h200-141gb:1") else { return };
+    let namespace = cluster.namespace("nfd");
+    namespace.apply(NODE_FEATURES);
+    let served = || cluster.try_kubectl(&["get", "nodefeatures", "-A"], None).is_ok();
+    cluster.until("the API is served", PATIENCE, served);
+    let agent = node.start_agent(&namespace, &[]);
+    let feature = || namespace.get(&["nodefeature", "nvidia-features-for-node0"]);
+    let labelled = || feature()["spec"]["labels"]["nvidia.com/gpu.product"] == "NVIDIA-H200";
+    cluster.until_or("the NodeFeature is there", PATIENCE, labelled, || agent.log());
+    assert_eq!(feature()["metadata"]["labels"]["nfd.node.kubernetes.io/node-name"], "node0");
+    agent.remove();
+    cluster.kubectl(&["delete", "crd", "nodefeatures.nfd.k8s-sigs.io"]);
+}

@@ -32,6 +32,12 @@ impl HostRoot {
     pub(crate) fn path(&self, path: &str) -> String {
         format!("{}{path}", self.on_host.trim_end_matches('/'))
     }
+
+    /// Opens it; `what` is what should be there, for a person.
+    pub(crate) fn open(&self, what: &'static str) -> Result<Beneath, FindError> {
+        let error = |source| FindError::Root { root: self.on_host.clone(), what, source };
+        Beneath::new(&self.here).map_err(error)
+    }
 }
 
 /// What was found.
@@ -130,12 +136,8 @@ pub fn find_driver_files(driver: &HostRoot, dev: &HostRoot, version: &str) -> Re
     if !version.contains('.') || !version.split('.').all(number) {
         return Err(FindError::Version(version.to_owned()));
     }
-    let open = |root: &HostRoot, what| {
-        let error = |source| FindError::Root { root: root.on_host.clone(), what, source };
-        Beneath::new(&root.here).map_err(error)
-    };
-    let root = open(driver, "the driver")?;
-    let nodes = open(dev, "the device nodes")?;
+    let root = driver.open("the driver")?;
+    let nodes = dev.open("the device nodes")?;
 
     let found = libraries::find(&root, driver, version);
     let mut remarks = found.remarks;
@@ -170,7 +172,7 @@ pub fn find_driver_files(driver: &HostRoot, dev: &HostRoot, version: &str) -> Re
     Ok(Found { files, remarks })
 }
 
-fn kind(stat: &Stat) -> FileType {
+pub(crate) fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
@@ -261,7 +263,7 @@ fn device_nodes(root: &Beneath, host: &HostRoot, files: &mut DriverFiles, remark
 }
 
 /// A character device; anything else under the name is none.
-fn node(root: &Beneath, host: &HostRoot, path: &str) -> Option<DriverNode> {
+pub(crate) fn node(root: &Beneath, host: &HostRoot, path: &str) -> Option<DriverNode> {
     let stat = root.stat(path).ok()?;
     if kind(&stat) != FileType::CharacterDevice {
         return None;

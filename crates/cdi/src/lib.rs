@@ -1,10 +1,11 @@
 //! Puts GPUs into containers without NVIDIA's toolkit: driver files, CDI specs, and the hook that runs at container start.
 //!
-//! [`find_driver_files`] looks at the node, `carve_slicing::cdi` decides, [`write_spec`] leaves the file where the
-//! container runtime looks, and [`hook`] is what the runtime runs in every container with a GPU. [`runtime_has_cdi`] tells
-//! beforehand whether the runtime looks at all.
+//! [`find_driver_files`] and [`find_class_files`] look at the node, `carve_slicing` decides, [`write_all`] leaves the
+//! files where the container runtime looks, and [`hook`] is what the runtime runs in every container with a GPU.
+//! [`runtime_has_cdi`] tells beforehand whether the runtime looks at all.
 
 mod beneath;
+mod classes;
 mod driver;
 mod elf;
 pub mod hook;
@@ -13,6 +14,7 @@ mod libraries;
 mod runtime;
 mod spec_file;
 
+pub use classes::find_class_files;
 pub use driver::{FindError, Found, HostRoot, find_driver_files};
 pub use runtime::{CdiSupport, runtime_has_cdi};
-pub use spec_file::{SPEC_DIR, SPEC_FILE, WriteError, Written, write_spec};
+pub use spec_file::{SPEC_DIR, WriteError, Written, write_all, write_spec};

@@ -1,20 +1,19 @@
-//! Leaves the CDI file where container runtimes look for it.
+//! Leaves the CDI files where container runtimes look for them.
 
 use crate::beneath::Folder;
 use carve_formats::cdi::Spec;
+use carve_slicing::{CdiClass, ClassSpecs};
 use std::io;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// The folder for files that may be gone after a reboot, on the host.
 pub const SPEC_DIR: &str = "/var/run/cdi";
-/// The file's name, by its kind as NVIDIA's plugin makes it.
-pub const SPEC_FILE: &str = "k8s.device-plugin.nvidia.com-gpu.json";
 
-/// What writing came to.
+/// What writing one file came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
-    /// The file says it already.
+    /// The file says it already, or is rightly not there.
     Unchanged,
     /// The file is new.
     New,
@@ -22,9 +21,12 @@ pub enum Written {
     Removed,
 }
 
-/// Why the file can not be written.
+/// Why a file can not be written or taken away.
 #[derive(Debug, Error)]
-#[error("cannot write {}; containers that ask for a GPU would get an old one or none. Check that the folder is mounted and writable", path.display())]
+#[error(
+    "cannot bring {} up to date; containers that ask for what it names would get something old or not start. \
+     Check that the folder is mounted and writable", path.display()
+)]
 pub struct WriteError {
     /// The file.
     pub path: PathBuf,
@@ -33,23 +35,44 @@ pub struct WriteError {
     pub source: io::Error,
 }
 
-/// Writes the file, all at once, unless it is there already.
-pub fn write_spec(folder: &Path, spec: &Spec) -> Result<Written, WriteError> {
-    write(folder, spec).map_err(|source| WriteError { path: folder.join(SPEC_FILE), source })
+/// Brings the files of all classes up to date, and takes away those of classes that are not asked for any more.
+///
+/// A file that can not be written does not keep the others from being written; the first error is told.
+pub fn write_all(folder: &Path, gpus: &Spec, beside: &ClassSpecs) -> Result<(), WriteError> {
+    let nothing = Spec::default();
+    let mut first = Ok(());
+    for class in CdiClass::ALL {
+        let spec = match class {
+            CdiClass::Gpu => gpus,
+            _ => beside.specs.get(&class).unwrap_or(&nothing),
+        };
+        first = first.and(write_class(folder, class, spec).map(|_| ()));
+    }
+    first
 }
 
-fn write(path: &Path, spec: &Spec) -> io::Result<Written> {
+/// Writes the file of the GPUs, all at once, unless it is there already.
+pub fn write_spec(folder: &Path, spec: &Spec) -> Result<Written, WriteError> {
+    write_class(folder, CdiClass::Gpu, spec)
+}
+
+fn write_class(folder: &Path, class: CdiClass, spec: &Spec) -> Result<Written, WriteError> {
+    let name = class.file_name();
+    write(folder, &name, spec).map_err(|source| WriteError { path: folder.join(&name), source })
+}
+
+fn write(path: &Path, name: &str, spec: &Spec) -> io::Result<Written> {
     std::fs::create_dir_all(path)?;
     let folder = Folder::trusted(path)?;
     if spec.devices.is_empty() {
-        let was_there = folder.remove(SPEC_FILE)?;
+        let was_there = folder.remove(name)?;
         return Ok(if was_there { Written::Removed } else { Written::Unchanged });
     }
     let content = spec.to_json();
     // What can not be read is written anew.
-    if std::fs::read(path.join(SPEC_FILE)).is_ok_and(|found| found == content.as_bytes()) {
+    if std::fs::read(path.join(name)).is_ok_and(|found| found == content.as_bytes()) {
         return Ok(Written::Unchanged);
     }
-    folder.put_file(SPEC_FILE, content.as_bytes(), 0o644)?;
+    folder.put_file(name, content.as_bytes(), 0o644)?;
     Ok(Written::New)
 }

@@ -1,11 +1,15 @@
-//! The CDI file on disk: whole, readable, written once, gone when there is nothing to say.
+//! The CDI files on disk: whole, readable, written once, gone when there is nothing to say.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "the panic is the test's failure")]
 
-use carve_cdi::{SPEC_FILE, Written, write_spec};
+use carve_cdi::{Written, write_all, write_spec};
 use carve_formats::cdi::{Device, Spec};
+use carve_slicing::{CdiClass, ClassSpecs};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+
+/// As NVIDIA's plugin calls it.
+const SPEC_FILE: &str = "k8s.device-plugin.nvidia.com-gpu.json";
 
 fn spec(name: &str) -> Spec {
     let device = Device { name: name.to_owned(), ..Device::default() };
@@ -13,7 +17,11 @@ fn spec(name: &str) -> Spec {
 }
 
 fn names(folder: &Path) -> Vec<String> {
-    fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
 }
 
 #[test]
@@ -53,4 +61,45 @@ fn what_a_crash_left_is_cleared_and_a_failure_leaves_nothing() {
     let error = write_spec(blocked.path(), &spec("one")).unwrap_err();
     assert!(error.to_string().contains(SPEC_FILE), "{error}");
     assert_eq!(names(blocked.path()), [SPEC_FILE]);
+}
+
+fn beside(classes: &[CdiClass]) -> ClassSpecs {
+    let specs = classes.iter().map(|class| (*class, Spec { kind: class.kind(), ..spec("all") })).collect();
+    ClassSpecs { specs, absent: Vec::new() }
+}
+
+fn file(class: &str) -> String {
+    format!("k8s.device-plugin.nvidia.com-{class}.json")
+}
+
+#[test]
+fn a_file_for_every_class_and_none_for_one_that_is_not_asked_for_any_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let cdi = folder.path().join("cdi");
+    write_all(&cdi, &spec("one"), &beside(&CdiClass::ALL[1..])).unwrap();
+    assert_eq!(names(&cdi), ["gdrcopy", "gds", "gpu", "imex-channel", "mofed"].map(file));
+    let gds = cdi.join(file("gds"));
+    let text = fs::read_to_string(&gds).unwrap();
+    assert_eq!(Spec::parse(&text).unwrap().kind, "k8s.device-plugin.nvidia.com/gds", "each its own content");
+    let before = fs::metadata(&gds).unwrap().ino();
+
+    // Files of others in the folder are none of ours, however alike they are called.
+    fs::write(cdi.join("nvidia.com-gds.json"), "{}").unwrap();
+    write_all(&cdi, &spec("two"), &beside(&[CdiClass::Gds])).unwrap();
+    assert_eq!(names(&cdi), [file("gds"), file("gpu"), "nvidia.com-gds.json".to_owned()]);
+    assert_eq!(fs::metadata(&gds).unwrap().ino(), before, "it says the same, so it is left alone");
+    assert!(fs::read_to_string(cdi.join(SPEC_FILE)).unwrap().contains("two"));
+
+    write_all(&cdi, &Spec::default(), &beside(&[])).unwrap();
+    assert_eq!(names(&cdi), ["nvidia.com-gds.json"]);
+}
+
+#[test]
+fn one_file_that_can_not_be_written_does_not_hold_up_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join(file("gdrcopy")).join("full")).unwrap();
+    let error =
+        write_all(folder.path(), &spec("one"), &beside(&[CdiClass::Gdrcopy, CdiClass::Mofed])).unwrap_err();
+    assert_eq!(error.path, folder.path().join(file("gdrcopy")));
+    assert_eq!(names(folder.path()), [file("gdrcopy"), file("gpu"), file("mofed")]);
 }

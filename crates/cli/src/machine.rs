@@ -51,7 +51,11 @@ pub(crate) fn open(args: &MachineArgs) -> Result<Chosen, Failure> {
 }
 
 /// Opens the machine for the agent, which runs unattended: nothing is simulated unless that was asked for.
-pub(crate) fn open_for_agent(args: &MachineArgs, driver_root: &Path) -> Result<Box<dyn GpuHost>, String> {
+pub(crate) fn open_for_agent(
+    args: &MachineArgs,
+    driver_root: &Path,
+    links: &Path,
+) -> Result<Box<dyn GpuHost>, String> {
     let text = |failure: Failure| failure.message;
     match (&args.machine, &args.nvml) {
         (Some(_), Some(_)) => {
@@ -66,6 +70,7 @@ pub(crate) fn open_for_agent(args: &MachineArgs, driver_root: &Path) -> Result<B
             let smi = driver_root.join("usr/bin/nvidia-smi");
             if smi.exists() {
                 paths.nvidia_smi = smi;
+                paths.smi_libraries = Some(links.to_owned());
             }
             let host = Nvml::open_at(paths).map_err(|error| text(Failure::of(&error)))?;
             Ok(Box::new(host))
@@ -82,7 +87,20 @@ fn library_under(root: &Path) -> Option<PathBuf> {
         "lib64",
         "lib/x86_64-linux-gnu",
     ];
-    folders.iter().map(|folder| root.join(folder).join("libnvidia-ml.so.1")).find(|path| path.exists())
+    folders.iter().find_map(|folder| beneath(root, &root.join(folder).join("libnvidia-ml.so.1")))
+}
+
+/// Where a path leads without leaving the root: links of the driver's root mean paths in that root.
+fn beneath(root: &Path, path: &Path) -> Option<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..16 {
+        match std::fs::read_link(&path) {
+            Ok(target) if target.is_absolute() => path = root.join(target.strip_prefix("/").ok()?),
+            Ok(target) => path = path.parent()?.join(target),
+            Err(_) => return path.exists().then_some(path),
+        }
+    }
+    None
 }
 
 fn real(args: &MachineArgs, library: Option<&Path>) -> Result<Chosen, OpenError> {

@@ -87,7 +87,7 @@ impl PartDirectories {
     }
 
     /// Parts below a root that an earlier process ran daemons for.
-    pub(crate) fn left_behind(root: &Path) -> Vec<PartId> {
+    pub fn left_behind(root: &Path) -> Vec<PartId> {
         let entries = fs::read_dir(root).into_iter().flatten().flatten();
         entries
             .filter(|entry| entry.path().join(NOTE).is_file())

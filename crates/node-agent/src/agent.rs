@@ -69,6 +69,8 @@ pub(crate) struct Agent {
     config: DevicePluginConfig,
     tried: Option<Found>,
     config_trouble: Option<String>,
+    /// Whether any configuration was good so far; without one nothing is offered.
+    configured: bool,
     offer: Offer,
     offer_trouble: Option<String>,
     health: HealthBook,
@@ -211,6 +213,7 @@ impl Agent {
             config,
             tried: None,
             config_trouble: Some("no configuration was read yet".to_owned()),
+            configured: false,
             offer: Offer::default(),
             offer_trouble: None,
             health,
@@ -309,6 +312,11 @@ impl Agent {
                 self.node = self.node.clone().remembering(&before);
                 self.topology = topology;
                 self.fabric = fabric;
+                let lost = |node: &NodeGpus| node.gpus.iter().filter(|gpu| gpu.lost).count();
+                if lost(&self.node) < lost(&before) {
+                    // One that comes back comes back uncut.
+                    self.wishes.send_modify(|wish| wish.again += 1);
+                }
                 let news = self.health.node_changed(&self.node, now());
                 self.tell_health(news);
                 let gpus: Vec<(GpuUuid, bool)> =
@@ -397,6 +405,11 @@ impl Agent {
                 self.read_again().await;
                 self.reconcile().await;
                 let _ = done.send(());
+            }
+            MigNews::Aside(rival) => {
+                let message =
+                    format!("{rival} manages MIG on this node; this agent leaves the GPUs as they are");
+                self.reporter.event(Tone::Warning, "AnotherMigManager", message);
             }
             MigNews::Report(report) => {
                 self.tell_mig(&report).await;

@@ -1,9 +1,13 @@
 //! Keeps the CDI file of the node true, and knows what to do where the container runtime does not read it.
 
 use crate::options::AgentOptions;
-use carve_cdi::{CdiSupport, Found, HostRoot, find_driver_files, runtime_has_cdi, write_spec};
+use carve_cdi::{
+    CdiSupport, Found, HostRoot, find_class_files, find_driver_files, runtime_has_cdi, write_all,
+};
 use carve_slicing::cdi::{HookPath, cdi_spec};
-use carve_slicing::{DeviceList, FlatEdits, NodeGpus, Settings, flat_edits};
+use carve_slicing::{
+    CdiClass, ClassSpecs, DeviceList, FlatEdits, NodeGpus, Settings, class_specs, flat_edits,
+};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
@@ -33,6 +37,8 @@ pub(crate) struct CdiOutcome {
     pub(crate) trouble: Option<String>,
     /// The same in kubelet's words, where the runtime does not read the file.
     pub(crate) flattened: Option<Arc<FlatEdits>>,
+    /// Classes that are asked for and that the node does not have.
+    pub(crate) absent: BTreeSet<CdiClass>,
 }
 
 impl Cdi {
@@ -112,9 +118,27 @@ impl Cdi {
         Ok(format!("{libraries} driver libraries, device nodes of {nodes} GPU(s){remarks}"))
     }
 
+    /// What the node has of the classes beside GPUs. What it has not, containers do without; only IMEX channels can be
+    /// required.
+    fn classes(&self, settings: &Settings, outcome: &mut CdiOutcome) -> ClassSpecs {
+        let found = find_class_files(&self.root(&settings.driver_root), &self.dev_root(settings));
+        // Roots that can not be opened are told about with the driver's files.
+        let classes = class_specs(settings, &found.unwrap_or_default());
+        for absent in &classes.absent {
+            if absent.class() == CdiClass::ImexChannel && settings.imex_required {
+                outcome.trouble = Some(absent.to_string());
+            }
+            outcome.remarks.push(absent.to_string());
+            outcome.absent.insert(absent.class());
+        }
+        classes
+    }
+
     /// Brings the file up to date.
     pub(crate) fn write(&mut self, node: &NodeGpus, settings: &Settings) -> CdiOutcome {
         let mut outcome = CdiOutcome::default();
+        let classes = self.classes(settings, &mut outcome);
+        self.control_nodes = existing_control_nodes(&self.dev_root(settings).here);
         let found = find_driver_files(
             &self.root(&settings.driver_root),
             &self.dev_root(settings),
@@ -127,11 +151,11 @@ impl Cdi {
                 return outcome;
             }
         };
-        self.control_nodes = files.control_nodes.iter().map(|node| node.path.clone()).collect();
+
         if !settings.any_cdi_list() {
             return outcome;
         }
-        outcome.remarks = remarks;
+        outcome.remarks.extend(remarks);
         let Some(hook) = HookPath::new(self.hook.display().to_string()) else {
             outcome.trouble = Some(format!("the hook's path {} is not absolute", self.hook.display()));
             return outcome;
@@ -150,9 +174,9 @@ impl Cdi {
         if let CdiSupport::Disabled { why } = self.support() {
             let way = "containers get device nodes and libraries from kubelet instead";
             outcome.remarks.push(format!("{why}; {way}"));
-            outcome.flattened = Some(Arc::new(flat_edits(&spec, &files)));
+            outcome.flattened = Some(Arc::new(flat_edits(&spec, &files).with_classes(&classes)));
         }
-        if let Err(error) = write_spec(&self.folder, &spec) {
+        if let Err(error) = write_all(&self.folder, &spec, &classes) {
             let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
             outcome.trouble = Some(format!("{error}{}", source.unwrap_or_default()));
         }
@@ -160,17 +184,44 @@ impl Cdi {
     }
 }
 
+/// The device nodes of the driver that every container needs, as far as they are there. Containers get them also where
+/// NVIDIA's runtime brings the libraries, so that they do not depend on any being found.
+fn existing_control_nodes(root: &Path) -> Vec<String> {
+    let names = ["nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"];
+    let there = names.iter().filter(|name| root.join("dev").join(name).exists());
+    there.map(|name| format!("/dev/{name}")).collect()
+}
+
 /// Puts this program where the container runtime will find it.
 fn install(path: &Path) -> io::Result<()> {
-    let program = fs::read("/proc/self/exe")?;
-    if fs::read(path).is_ok_and(|there| there == program) {
+    let mut program = fs::File::open("/proc/self/exe")?;
+    if fs::File::open(path).is_ok_and(|there| is_same(&mut program, there).unwrap_or(false)) {
         return Ok(());
     }
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
     let new = path.with_extension("new");
-    fs::write(&new, &program)?;
+    fs::copy("/proc/self/exe", &new)?;
     fs::set_permissions(&new, fs::Permissions::from_mode(0o755))?;
     fs::rename(&new, path)
+}
+
+/// Whether two files hold the same, without having either in memory.
+fn is_same(one: &mut fs::File, mut other: fs::File) -> io::Result<bool> {
+    use std::io::Read;
+    if one.metadata()?.len() != other.metadata()?.len() {
+        return Ok(false);
+    }
+    let (mut here, mut there) = ([0; 1 << 14], [0; 1 << 14]);
+    loop {
+        let read = one.read(&mut here)?;
+        if read == 0 {
+            return Ok(true);
+        }
+        other.read_exact(&mut there[..read])?;
+        if here[..read] != there[..read] {
+            return Ok(false);
+        }
+    }
 }

@@ -70,6 +70,7 @@ impl Checkpoint {
 
     /// Writes it, if it says anything new about a GPU.
     pub(crate) fn save(&mut self, records: &HealthRecords, boot: &str) -> std::io::Result<()> {
+        let records = &without_mps(records);
         if self.written.as_ref() == Some(&records.gpus) {
             return Ok(());
         }
@@ -85,6 +86,13 @@ impl Checkpoint {
         self.written = Some(records.gpus.clone());
         Ok(())
     }
+}
+
+/// How MPS daemons are is found out anew at every start; only what can not be found out is kept.
+fn without_mps(records: &HealthRecords) -> HealthRecords {
+    let kept = records.gpus.iter().filter(|gpu| gpu.lost.is_some() || !gpu.faults.is_empty());
+    let gpus = kept.map(|gpu| GpuRecord { mps: Vec::new(), ..gpu.clone() }).collect();
+    HealthRecords { sequence: records.sequence, gpus }
 }
 
 #[cfg(test)]
@@ -126,7 +134,7 @@ mod tests {
         assert!(checkpoint.restore().records.is_none());
         checkpoint.save(&records(), "boot-1").expect("it is written");
         let restored = Checkpoint::new(folder.path()).restore();
-        assert_eq!(restored.records, Some(records()));
+        assert_eq!(restored.records, Some(super::without_mps(&records())));
         assert_eq!(restored.boot.as_deref(), Some("boot-1"));
     }
 

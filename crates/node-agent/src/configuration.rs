@@ -95,7 +95,12 @@ pub(crate) fn read(
         let of = parsed.diagnostics.iter().filter(move |finding| finding.severity == severity);
         of.map(ToString::to_string).collect::<Vec<_>>()
     };
-    let warnings = texts(Severity::Warning);
+    // What NVIDIA's plugin ignores is no warning where it is honoured.
+    let honoured = |warning: &String| {
+        options.honour_choices && (warning.contains("ignores") || warning.contains("no effect"))
+    };
+    let warnings: Vec<String> =
+        texts(Severity::Warning).into_iter().filter(|warning| !honoured(warning)).collect();
     let errors = texts(Severity::Error).join("; ");
     let Some(mut config) = parsed.value else {
         return Err(ConfigError::Refused { title: found.title.clone(), problem: errors });

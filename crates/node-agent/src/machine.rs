@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!   agent ──ask(job)──▶ owner thread ── the host's verbs, one job after another
-//!   watcher thread ── a host of its own, waits for events ──▶ agent
+//!                           └── between two jobs it waits for events ──▶ agent
 //! ```
-//! A driver call can take long or never return; in a thread of its own it blocks nobody but those who asked.
+//! A driver call can take long or never return; in a thread of its own it blocks nobody but those who asked. It is one
+//! thread with one host because a GPU can only be reset while nobody has it open, not even this process a second time.
 
 use carve_gpu_host::{GpuEvent, GpuHost};
 use std::sync::Arc;
 use std::sync::mpsc as thread_channel;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 
 /// Opens the node's GPUs. Called in the thread that will own them, again and again until it succeeds.
@@ -17,10 +18,21 @@ pub type OpenHost = Arc<dyn Fn() -> Result<Box<dyn GpuHost>, String> + Send + Sy
 
 type Job = Box<dyn FnOnce(&mut dyn GpuHost) + Send>;
 
+enum Message {
+    Do(Job),
+    Watch(mpsc::Sender<GpuEvent>),
+}
+
 /// The owner thread, seen from outside.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Machine {
-    jobs: thread_channel::Sender<Job>,
+    messages: thread_channel::Sender<Message>,
+}
+
+impl std::fmt::Debug for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Machine")
+    }
 }
 
 /// The owner thread is gone, which only happens at the very end.
@@ -31,26 +43,22 @@ pub(crate) struct OwnerGone;
 impl Machine {
     /// Opens the GPUs, or tells why that does not work now.
     pub(crate) async fn open(open: &OpenHost) -> Result<Self, String> {
-        let (jobs, inbox) = thread_channel::channel::<Job>();
+        let (messages, inbox) = thread_channel::channel();
         let (opened, outcome) = oneshot::channel();
         let open = Arc::clone(open);
-        let body = move || {
-            let mut host = match open() {
-                Ok(host) => host,
-                Err(why) => {
-                    let _ = opened.send(Err(why));
-                    return;
-                }
-            };
-            let _ = opened.send(Ok(()));
-            while let Ok(job) = inbox.recv() {
-                job(host.as_mut());
+        let body = move || match open() {
+            Ok(mut host) => {
+                let _ = opened.send(Ok(()));
+                own(host.as_mut(), &inbox);
+            }
+            Err(why) => {
+                let _ = opened.send(Err(why));
             }
         };
         let started = std::thread::Builder::new().name("gpus".to_owned()).spawn(body);
         started.map_err(|error| format!("can not start a thread: {error}"))?;
         match outcome.await {
-            Ok(Ok(())) => Ok(Machine { jobs }),
+            Ok(Ok(())) => Ok(Machine { messages }),
             Ok(Err(why)) => Err(why),
             Err(_) => Err("the driver library ended the thread that opened it".to_owned()),
         }
@@ -65,46 +73,61 @@ impl Machine {
         let job: Job = Box::new(move |host| {
             let _ = answer.send(job(host));
         });
-        self.jobs.send(job).map_err(|_| OwnerGone)?;
+        self.messages.send(Message::Do(job)).map_err(|_| OwnerGone)?;
         answered.await.map_err(|_| OwnerGone)
+    }
+
+    /// Has the owner send every event from now on.
+    pub(crate) fn watch_events(&self, events: mpsc::Sender<GpuEvent>) -> Result<(), OwnerGone> {
+        self.messages.send(Message::Watch(events)).map_err(|_| OwnerGone)
     }
 }
 
-/// How long one wait for an event lasts; between two waits the watcher notices that nobody listens.
-const WAIT: Duration = Duration::from_secs(5);
-/// How long the watcher rests after a failure.
-const REST: Duration = Duration::from_secs(5);
+/// How long one wait for an event lasts, and so the longest that a question waits for its turn.
+const WAIT: Duration = Duration::from_millis(100);
+/// How long events are not asked for after a failure.
+const REST: Duration = Duration::from_secs(30);
 
-/// Watches for events with a host of its own, until nobody listens.
-pub(crate) fn watch_events(open: &OpenHost, events: mpsc::Sender<GpuEvent>) -> std::io::Result<()> {
-    let open = Arc::clone(open);
-    let body = move || {
-        while !events.is_closed() {
-            let mut host = match open() {
-                Ok(host) => host,
-                Err(why) => {
-                    tracing::warn!(why, "events of the GPUs can not be watched now");
-                    std::thread::sleep(REST);
-                    continue;
-                }
-            };
-            loop {
-                match host.next_event(WAIT) {
-                    Ok(Some(event)) => {
-                        if events.blocking_send(event).is_err() {
-                            return;
-                        }
-                    }
-                    Ok(None) if events.is_closed() => return,
-                    Ok(None) => {}
-                    Err(error) => {
-                        tracing::warn!(%error, "waiting for events of the GPUs failed; trying anew");
-                        std::thread::sleep(REST);
-                        break;
-                    }
+/// Does jobs, and waits for events in between, until nobody is left to ask.
+fn own(host: &mut dyn GpuHost, inbox: &thread_channel::Receiver<Message>) {
+    let mut events: Option<mpsc::Sender<GpuEvent>> = None;
+    let mut rest_until: Option<Instant> = None;
+    loop {
+        let resting = rest_until.is_some_and(|until| Instant::now() < until);
+        let watching = events.as_ref().filter(|_| !resting);
+        let message = match (watching, resting) {
+            (Some(_), _) => {
+                inbox.try_recv().map_err(|error| error == thread_channel::TryRecvError::Disconnected)
+            }
+            (None, true) => inbox
+                .recv_timeout(REST)
+                .map_err(|error| error == thread_channel::RecvTimeoutError::Disconnected),
+            (None, false) => inbox.recv().map_err(|_| true),
+        };
+        match message {
+            Ok(Message::Do(job)) => {
+                job(host);
+                continue;
+            }
+            Ok(Message::Watch(sender)) => {
+                events = Some(sender);
+                continue;
+            }
+            Err(true) => return,
+            Err(false) => {}
+        }
+        let Some(sender) = watching else { continue };
+        match host.next_event(WAIT) {
+            Ok(Some(event)) => {
+                if sender.blocking_send(event).is_err() {
+                    events = None;
                 }
             }
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(%error, "errors of the GPUs can not be watched now; looking again later");
+                rest_until = Some(Instant::now() + REST);
+            }
         }
-    };
-    std::thread::Builder::new().name("gpu-events".to_owned()).spawn(body).map(drop)
+    }
 }

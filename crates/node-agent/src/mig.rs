@@ -47,6 +47,8 @@ pub(crate) enum MigNews {
     Over { reset: BTreeSet<carve_gpu_model::GpuUuid>, done: oneshot::Sender<()> },
     /// How far it is.
     Report(MigReport),
+    /// Another manager does this job here; nothing is touched.
+    Aside(String),
 }
 
 /// Everything the manager works with.
@@ -57,6 +59,8 @@ pub(crate) struct MigManager {
     pub(crate) options: MigOptions,
     pub(crate) api: Option<NodeApi>,
     pub(crate) pod_resources: PathBuf,
+    /// Whether to work although another manager does.
+    pub(crate) take_over: bool,
     pub(crate) news: mpsc::Sender<MigNews>,
 }
 
@@ -77,6 +81,11 @@ impl MigManager {
             let retry = match &wish.name {
                 None => false,
                 Some(name) => {
+                    if let Some(rival) = self.rival().await {
+                        self.tell(MigNews::Aside(rival)).await;
+                        tokio::time::sleep(PAUSES.0).await;
+                        continue;
+                    }
                     let outcome = self.attempt(name, &wish).await;
                     let retry = outcome.retry;
                     if reported.as_ref() != Some(&outcome.report) {
@@ -99,6 +108,18 @@ impl MigManager {
                 () = wait => pause = (pause * 2).min(PAUSES.1),
             }
         }
+    }
+
+    /// NVIDIA's MIG manager on this node, unless it is to be overruled.
+    async fn rival(&self) -> Option<String> {
+        let api = self.api.as_ref().filter(|_| !self.take_over)?;
+        let pods = api.pods().await.ok()?;
+        let theirs = pods.into_iter().find(|pod| {
+            let app = pod.labels.get("app").map_or("", String::as_str);
+            let program = pod.programs.iter().any(|program| program.contains("mig-manager"));
+            !pod.ending && (app == "nvidia-mig-manager" || program)
+        });
+        theirs.map(|pod| format!("pod {}/{}", pod.namespace, pod.name))
     }
 
     async fn tell(&self, news: MigNews) {

@@ -1,9 +1,10 @@
 //! Which parts need an MPS daemon, with which limits, and how those daemons are.
 
+use crate::driver_links::DriverLinks;
 use crate::options::AgentOptions;
 use carve_cuda::Probe;
 use carve_gpu_model::Bytes;
-use carve_mps::{CgroupHome, ClientProbe, Mps, MpsSettings, PartStatus, ProbeError, Seen};
+use carve_mps::{CgroupHome, ClientProbe, Mps, MpsSettings, PartDirectories, PartStatus, ProbeError, Seen};
 use carve_slicing::health::MpsState;
 use carve_slicing::mps::{MpsLimits, MpsOverhead, MpsPart, limits};
 use carve_slicing::{Held, Mechanism, NodeGpus, Offer, PartId, Settings};
@@ -16,7 +17,7 @@ use tokio::sync::watch;
 /// daemons run on, for pods that use them and for the next agent to find.
 #[derive(Debug)]
 pub(crate) struct MpsDoor {
-    container_driver_root: PathBuf,
+    links: DriverLinks,
     cgroup: Option<CgroupHome>,
     running: Option<Running>,
     wanted: BTreeMap<PartId, MpsLimits>,
@@ -41,7 +42,7 @@ pub(crate) struct MpsTrouble {
 impl MpsDoor {
     pub(crate) fn new(options: &AgentOptions) -> Self {
         MpsDoor {
-            container_driver_root: options.container_driver_root.clone(),
+            links: DriverLinks::new(options),
             cgroup: options
                 .cgroup_root
                 .clone()
@@ -94,8 +95,10 @@ impl MpsDoor {
                 running.mps.ensure(&BTreeMap::new());
             }
         }
-        if self.running.is_none() && !self.wanted.is_empty() {
-            match self.start(root) {
+        // Daemons of an earlier agent end when nobody uses them any more, also if nothing is shared by MPS now.
+        let left_behind = || !PartDirectories::left_behind(&root).is_empty();
+        if self.running.is_none() && (!self.wanted.is_empty() || left_behind()) {
+            match self.start(root, node, &settings.driver_root) {
                 Ok(running) => self.running = Some(running),
                 Err(why) => {
                     let parts = self.wanted.keys().cloned();
@@ -109,21 +112,24 @@ impl MpsDoor {
         troubles
     }
 
-    fn start(&self, root: PathBuf) -> Result<Running, String> {
+    fn start(&self, root: PathBuf, node: &NodeGpus, driver_root: &str) -> Result<Running, String> {
         let name = Path::new("nvidia-cuda-mps-control");
-        let driver = &self.container_driver_root;
         let path = std::env::var("PATH").unwrap_or_default();
-        let within = format!("{0}/usr/bin:{0}/usr/local/bin:{0}/opt/bin", driver.display());
-        let program = MpsSettings::find(name, &within).or_else(|| MpsSettings::find(name, &path));
-        let program = program.ok_or_else(|| {
-            format!("nvidia-cuda-mps-control is neither under {} nor on the search path", driver.display())
+        let within = self
+            .links
+            .root()
+            .map(|root| format!("{0}/usr/bin:{0}/usr/local/bin:{0}/opt/bin", root.display()));
+        let program = within.and_then(|within| MpsSettings::find(name, &within));
+        let program = program.or_else(|| MpsSettings::find(name, &path)).ok_or_else(|| {
+            "nvidia-cuda-mps-control is neither in the driver's root nor on the search path".to_owned()
         })?;
         let mut settings = MpsSettings::new(&root, &program);
         settings.cgroup.clone_from(&self.cgroup);
-        if program.starts_with(driver) {
-            settings.environment.insert("LD_LIBRARY_PATH".to_owned(), library_path(driver));
+        let libraries = self.links.make(driver_root, &node.driver.version);
+        if let Some(libraries) = &libraries {
+            settings.environment.insert("LD_LIBRARY_PATH".to_owned(), libraries.display().to_string());
         }
-        let probe = CudaProbe::find(driver).map(|probe| Arc::new(probe) as Arc<dyn ClientProbe>);
+        let probe = CudaProbe::find(libraries).map(|probe| Arc::new(probe) as Arc<dyn ClientProbe>);
         if probe.is_none() {
             tracing::warn!(
                 "no CUDA library is here: MPS limits are read back from the daemon, and no client checks them"
@@ -191,53 +197,47 @@ fn describe(node: &NodeGpus, part: &PartId) -> Option<MpsPart> {
     })
 }
 
-/// Folders with libraries under a driver root.
-fn library_path(root: &Path) -> String {
-    let folders = ["usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "lib64"];
-    folders.map(|folder| root.join(folder).display().to_string()).join(":")
-}
-
 /// A CUDA client that looks what its daemon lets it have.
 #[derive(Debug)]
 struct CudaProbe {
-    library: Option<PathBuf>,
-    driver_libraries: String,
+    /// Links to the driver's libraries, where the loader does not find them by itself.
+    libraries: Option<PathBuf>,
 }
 
 impl CudaProbe {
     /// A probe, if there is a CUDA library.
-    fn find(driver: &Path) -> Option<Self> {
-        let driver_libraries = library_path(driver);
-        let within = driver_libraries.split(':').map(|folder| Path::new(folder).join("libcuda.so.1"));
-        let library = within.into_iter().find(|path| path.exists());
-        (library.is_some() || is_installed()).then_some(CudaProbe { library, driver_libraries })
+    fn find(libraries: Option<PathBuf>) -> Option<Self> {
+        let linked = libraries.as_ref().is_some_and(|folder| folder.join("libcuda.so.1").exists());
+        (linked || is_installed()).then_some(CudaProbe { libraries: libraries.filter(|_| linked) })
+    }
+
+    fn probe(&self) -> Probe {
+        let mut probe = Probe::new("/proc/self/exe");
+        if let Some(folder) = &self.libraries {
+            probe.library = Some(folder.join("libcuda.so.1"));
+            probe.env.insert("LD_LIBRARY_PATH".into(), folder.into());
+        }
+        probe
     }
 }
 
 /// Whether the loader would find a CUDA library. It is looked for rather than loaded: a context must not live in here.
 fn is_installed() -> bool {
     let told = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
-    let usual = library_path(Path::new("/"));
-    told.split(':')
-        .chain(usual.split(':'))
-        .filter(|folder| !folder.is_empty())
-        .any(|folder| Path::new(folder).join("libcuda.so.1").exists())
+    let usual = [
+        "/usr/lib64",
+        "/usr/lib/x86_64-linux-gnu",
+        "/usr/lib/aarch64-linux-gnu",
+        "/lib64",
+        "/usr/local/nvidia/lib64",
+    ];
+    let folders = told.split(':').filter(|folder| !folder.is_empty()).chain(usual);
+    folders.into_iter().any(|folder| Path::new(folder).join("libcuda.so.1").exists())
 }
 
 /// A CUDA client to be started as another process, if there is a CUDA library.
-pub(crate) fn cuda_probe(driver: &Path) -> Option<Probe> {
-    CudaProbe::find(driver).map(|found| found.probe())
-}
-
-impl CudaProbe {
-    fn probe(&self) -> Probe {
-        let mut probe = Probe::new("/proc/self/exe");
-        probe.library.clone_from(&self.library);
-        if self.library.is_some() {
-            probe.env.insert("LD_LIBRARY_PATH".into(), self.driver_libraries.clone().into());
-        }
-        probe
-    }
+pub(crate) fn cuda_probe(links: &DriverLinks, driver_root: &str, version: &str) -> Option<Probe> {
+    CudaProbe::find(links.make(driver_root, version)).map(|found| found.probe())
 }
 
 impl ClientProbe for CudaProbe {

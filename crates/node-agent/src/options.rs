@@ -138,6 +138,11 @@ pub struct AgentOptions {
 }
 
 impl AgentOptions {
+    /// Where links to the driver's libraries are, for the driver's own programs.
+    pub fn driver_links(&self) -> PathBuf {
+        self.state_dir.join("driver-libraries")
+    }
+
     /// Puts flags over a configuration: what was given on the command line wins.
     pub fn overlay(&self, config: &mut DevicePluginConfig) {
         overlay(&self.flags, &mut config.flags);

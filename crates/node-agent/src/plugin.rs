@@ -6,8 +6,8 @@ use carve_kubelet_api::device_plugin::{
     HEALTHY, ListAndWatchResponse, Mount, NumaNode, PreStartContainerRequest, PreStartContainerResponse,
     PreferredAllocationRequest, PreferredAllocationResponse, TopologyInfo, UNHEALTHY,
 };
-use carve_slicing::{Answer, AnswerContext, DeviceId, FlatEdits, Resource, Settings, answer};
-use std::collections::BTreeMap;
+use carve_slicing::{Answer, AnswerContext, CdiClass, DeviceId, FlatEdits, Resource, Settings, answer};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{mpsc, watch};
@@ -32,6 +32,8 @@ pub(crate) struct Served {
     pub(crate) control_nodes: Vec<String>,
     /// What containers get where their runtime does not read CDI files.
     pub(crate) flattened: Option<Arc<FlatEdits>>,
+    /// Classes that are asked for and that the node does not have.
+    pub(crate) absent: BTreeSet<CdiClass>,
 }
 
 impl Served {
@@ -153,6 +155,7 @@ impl DevicePlugin for Plugin {
                 control_nodes: served.control_nodes.clone(),
                 id: self.answer_id(),
                 flat: served.flattened.clone(),
+                absent: served.absent.clone(),
             };
             match answer(&served.resource, &container.devices_ids, &served.settings, &context) {
                 Ok(answer) => {

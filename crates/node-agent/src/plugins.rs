@@ -75,6 +75,7 @@ impl Plugins {
             if !resources.contains_key(name) {
                 let empty = running.state.borrow().emptied();
                 running.state.send_replace(Arc::new(empty));
+                self.metrics.devices(name.as_str(), 0, 0);
             }
         }
         for (name, served) in resources {

@@ -23,17 +23,21 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Plugins that list one of these parts and are not ours.
 pub(crate) async fn rivals(folder: &Path, ours: &[PathBuf], parts: &BTreeSet<PartId>) -> Vec<Rival> {
-    let mut found = Vec::new();
+    let mut asked = tokio::task::JoinSet::new();
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     for socket in entries.map(|entry| entry.path()) {
         let name = socket.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if !name.ends_with(".sock") || name == "kubelet.sock" || ours.contains(&socket) {
             continue;
         }
-        if let Ok(Some(device)) = tokio::time::timeout(PATIENCE, lists_ours(&socket, parts)).await {
-            found.push(Rival { socket, device });
-        }
+        // All at once: one that never answers must not cost the others their turn.
+        let parts = parts.clone();
+        asked.spawn(async move {
+            let device = tokio::time::timeout(PATIENCE, lists_ours(&socket, &parts)).await.ok().flatten()?;
+            Some(Rival { socket, device })
+        });
     }
+    let mut found: Vec<Rival> = asked.join_all().await.into_iter().flatten().collect();
     found.sort_by(|one, other| one.socket.cmp(&other.socket));
     found
 }

@@ -2,16 +2,17 @@
 
 use crate::agent::{Agent, Beginning, now, read, wait_for_machine};
 use crate::http;
-use crate::machine::{OpenHost, watch_events};
+use crate::machine::OpenHost;
 use crate::metrics::Metrics;
 use crate::mig::{MigManager, Wish, restore_after_reboot};
 use crate::options::{AgentOptions, ConfigSource, Job};
 use crate::plugins::LOOK;
 use crate::tell::Reporter;
-use crate::validation::validate;
+use crate::validation::prove;
 use carve_cluster_api::{NodeApi, Tone, names};
 use carve_mig_manager::StateDir;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -38,6 +39,7 @@ pub async fn run(options: AgentOptions, open: OpenHost) -> Result<(), AgentError
     let mut terminate = signal(SignalKind::terminate()).map_err(AgentError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(AgentError::Signals)?;
     let (stop, stopped) = watch::channel(false);
+    let working = AtomicBool::new(false);
     let told = async {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -45,11 +47,13 @@ pub async fn run(options: AgentOptions, open: OpenHost) -> Result<(), AgentError
         }
         tracing::info!("told to end");
         stop.send_replace(true);
-        // Whoever waits for a driver or an API server has nothing to put away.
-        tokio::time::sleep(ENDING).await;
+        // Whoever still waits for a driver or an API server has nothing to put away.
+        if working.load(Ordering::Relaxed) {
+            tokio::time::sleep(ENDING).await;
+        }
     };
     tokio::select! {
-        outcome = live(options, open, stopped) => outcome,
+        outcome = live(options, open, stopped, &working) => outcome,
         () = told => Ok(()),
     }
 }
@@ -66,7 +70,10 @@ async fn live(
     options: AgentOptions,
     open: OpenHost,
     mut stopped: watch::Receiver<bool>,
+    working: &AtomicBool,
 ) -> Result<(), AgentError> {
+    // From the start: a hangup that nobody listens for ends the process.
+    let mut hangup = signal(SignalKind::hangup()).map_err(AgentError::Signals)?;
     let metrics = Arc::new(Metrics::new());
     let (readiness, ready) = watch::channel(Err("starting".to_owned()));
     if let Some(address) = options.listen {
@@ -82,7 +89,7 @@ async fn live(
     let fail_at_once = options.flags.fail_on_init_error == Some(true);
     let (machine, reading) =
         wait_for_machine(&open, &reporter, &readiness, fail_at_once).await.map_err(AgentError::NoGpus)?;
-    let state_dir = StateDir::new(options.state_dir.join("mig"));
+    let state_dir = StateDir::new(options.state_dir.clone());
     let mut reading = reading;
     if options.jobs.contains(&Job::Mig) {
         // What a reboot has erased is made again before anything is offered.
@@ -95,7 +102,7 @@ async fn live(
         }
     }
     let (events_in, mut events) = mpsc::channel(64);
-    if let Err(error) = watch_events(&open, events_in) {
+    if let Err(error) = machine.watch_events(events_in) {
         reporter.event(Tone::Warning, "NoEvents", format!("errors of GPUs can not be watched: {error}"));
     }
     let (wishes, wished) = watch::channel(Wish::default());
@@ -107,6 +114,7 @@ async fn live(
             options: options.mig.clone(),
             api: api.clone(),
             pod_resources: options.pod_resources_socket.clone(),
+            take_over: options.take_over,
             news: mig_in.clone(),
         };
         tokio::spawn(manager.run(wished));
@@ -121,17 +129,19 @@ async fn live(
     let beginning = Beginning { options, metrics, reporter, api, machine, reading, readiness, wishes };
     let mut agent = Agent::new(beginning);
     let mut mps = agent.mps.status();
-    let mut hangup = signal(SignalKind::hangup()).map_err(AgentError::Signals)?;
     wait_for_first_words(&mut agent, &mut views, &mut maps).await;
     agent.learn_wish();
-    agent.look_at_gpus().await;
+    // The GPUs were read a moment ago.
+    agent.look_around().await;
 
     if agent.options.jobs.contains(&Job::Validation) {
-        prove(&agent, &open);
+        prove_in_the_background(&agent);
     }
+    agent.look_after_plugins().await;
     let mut look = ticks(LOOK);
     let mut files = ticks(FILES);
     let mut probe = ticks(agent.options.probe);
+    working.store(true, Ordering::Relaxed);
     tracing::info!(at = now().0, "the agent works");
     loop {
         tokio::select! {
@@ -177,10 +187,10 @@ async fn live(
 }
 
 /// Proves in the background that the node works, and tells what came of it.
-fn prove(agent: &Agent, open: &OpenHost) {
-    let (options, open, reporter) = (agent.options.clone(), Arc::clone(open), agent.reporter.clone());
+fn prove_in_the_background(agent: &Agent) {
+    let (options, machine, reporter) = (agent.options.clone(), agent.machine.clone(), agent.reporter.clone());
     tokio::spawn(async move {
-        let report = validate(&options, &open).await;
+        let report = prove(&options, Ok(machine)).await;
         let (tone, reason) =
             if report.passed() { (Tone::Normal, "Validated") } else { (Tone::Warning, "ValidationFailed") };
         reporter.event(tone, reason, report.summary());
@@ -189,7 +199,7 @@ fn prove(agent: &Agent, open: &OpenHost) {
 }
 
 fn ticks(period: Duration) -> tokio::time::Interval {
-    let mut ticks = tokio::time::interval(period);
+    let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
     // After a long task one look is enough.
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     ticks

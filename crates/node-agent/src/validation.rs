@@ -6,6 +6,7 @@
 use crate::agent::read;
 use crate::cdi::Cdi;
 use crate::configuration;
+use crate::driver_links::DriverLinks;
 use crate::holders::holders;
 use crate::machine::{Machine, OpenHost};
 use crate::mps::cuda_probe;
@@ -85,11 +86,16 @@ const FILES: [(&str, &str); 4] = [
 /// How long kubelet and the plugin may take to find each other.
 const REGISTRATION: Duration = Duration::from_secs(30);
 
-/// Proves that the node works.
+/// Proves that the node works, for a person who asks.
 pub async fn validate(options: &AgentOptions, open: &OpenHost) -> Report {
+    prove(options, Machine::open(open).await).await
+}
+
+/// Proves that the node works.
+pub(crate) async fn prove(options: &AgentOptions, machine: Result<Machine, String>) -> Report {
     let mut steps = Vec::new();
     let mut node = None;
-    let driver = match Machine::open(open).await {
+    let driver = match machine {
         Err(why) => Verdict::Failed(why),
         Ok(machine) => match read(&machine, None).await {
             Err(why) => Verdict::Failed(why),
@@ -176,7 +182,9 @@ fn parts(node: &NodeGpus) -> BTreeSet<PartId> {
 
 /// Adds two vectors on the first part that nobody holds.
 async fn cuda(options: &AgentOptions, node: &NodeGpus) -> Verdict {
-    let Some(mut probe) = cuda_probe(&options.container_driver_root) else {
+    let driver_root = settings(options).map_or_else(|| "/".to_owned(), |settings| settings.driver_root);
+    let links = DriverLinks::new(options);
+    let Some(mut probe) = cuda_probe(&links, &driver_root, &node.driver.version) else {
         return Verdict::Skipped("no CUDA library is here".to_owned());
     };
     let held = match holders(&options.pod_resources_socket).await {

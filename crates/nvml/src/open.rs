@@ -14,6 +14,8 @@ pub struct NvmlPaths {
     pub library: Option<PathBuf>,
     /// The program that resets GPUs, which NVML itself can not do.
     pub nvidia_smi: PathBuf,
+    /// Where that program finds its libraries, when the loader does not know by itself.
+    pub smi_libraries: Option<PathBuf>,
     /// Where the kernel tells about PCI devices (`/sys/bus/pci/devices`).
     pub pci_devices: PathBuf,
 }
@@ -23,6 +25,7 @@ impl Default for NvmlPaths {
         NvmlPaths {
             library: None,
             nvidia_smi: PathBuf::from("nvidia-smi"),
+            smi_libraries: None,
             pci_devices: PathBuf::from("/sys/bus/pci/devices"),
         }
     }

@@ -32,7 +32,12 @@ impl Nvml {
 
     fn run_nvidia_smi(&mut self, addresses: &[PciAddress]) -> Answer {
         let ids: Vec<String> = addresses.iter().map(|address| address.nvml_bus_id()).collect();
-        let output = match Command::new(&self.paths.nvidia_smi).args(["-r", "-i", &ids.join(",")]).output() {
+        let mut command = Command::new(&self.paths.nvidia_smi);
+        command.args(["-r", "-i", &ids.join(",")]);
+        if let Some(folder) = &self.paths.smi_libraries {
+            command.env("LD_LIBRARY_PATH", folder);
+        }
+        let output = match command.output() {
             Ok(output) => output,
             Err(error) => {
                 self.reset_report = Some(format!("{}: {error}", self.paths.nvidia_smi.display()));

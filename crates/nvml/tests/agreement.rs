@@ -111,6 +111,7 @@ fn open(pci_devices: &Path) -> Nvml {
         library: Some(built::library()),
         nvidia_smi: built::nvidia_smi(),
         pci_devices: pci_devices.to_owned(),
+        smi_libraries: None,
     })
     .unwrap()
 }

@@ -1,8 +1,10 @@
 //! What a container gets with the devices that kubelet chose for it.
 
-use crate::{Device, DeviceIds, DeviceList, FlatEdits, Mechanism, PartId, Resource, Settings};
+use crate::cdi::container_name;
+use crate::classes::{Beside, CdiClass, beside, imex_node};
+use crate::{Device, DeviceList, FlatEdits, Mechanism, PartId, Resource, Settings};
 use carve_formats::device_plugin::ResourceName;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thiserror::Error;
 
@@ -50,6 +52,8 @@ pub struct AnswerContext {
     pub id: String,
     /// What containers get where their runtime does not read CDI files.
     pub flat: Option<Arc<FlatEdits>>,
+    /// Classes that are asked for and that the node does not have: containers do without, as with NVIDIA's plugin.
+    pub absent: BTreeSet<CdiClass>,
 }
 
 /// Why a request is refused. NVIDIA's words where it refuses the same.
@@ -74,25 +78,34 @@ pub enum AnswerError {
         /// How many were asked for.
         found: usize,
     },
-    /// A container talks to one MPS daemon, and each GPU has its own.
+    /// A container talks to one MPS daemon, and each daemon has one GPU or MIG device.
     #[error(
-        "invalid allocation request for \"{resource}\": a container has one MPS pipe directory, and {first} and {second} \
-         have a daemon each; ask for shares of one GPU, or for whole GPUs"
+        "invalid allocation request for \"{resource}\": a container has one MPS daemon, and through that of {first} it \
+         does not reach {second}; ask for shares of one GPU, or for whole GPUs"
     )]
     SeveralDaemons {
         /// The resource.
         resource: ResourceName,
-        /// One part.
+        /// The part that is shared by MPS.
         first: PartId,
-        /// Another.
+        /// Another, shared or not.
         second: PartId,
+    },
+    /// Nobody knows the device nodes of a part, where the container runtime is not the one to know them.
+    #[error(
+        "invalid allocation request for \"{resource}\": the device nodes of '{device}' are not known; the agent finds \
+         them when it reads the node anew, so make the pod again, and if that does not help, see the agent's log"
+    )]
+    UnknownNodes {
+        /// The resource.
+        resource: ResourceName,
+        /// The part, as containers know it.
+        device: String,
     },
 }
 
 /// Where NVIDIA's runtime looks for mounts that name devices.
 const MOUNTED_LIST: &str = "/var/run/nvidia-container-devices";
-/// Kind of the devices in the CDI file, as NVIDIA's plugin names them.
-const CDI_VENDOR: &str = "k8s.device-plugin.nvidia.com";
 
 /// Says what a container gets.
 pub fn answer(
@@ -104,32 +117,34 @@ pub fn answer(
     let devices = find(resource, ids)?;
     let mut answer = Answer::default();
     if settings.any_cdi_list() {
-        name_for_cdi(&devices, settings, context, &mut answer);
+        name_for_cdi(resource, &devices, settings, context, &mut answer)?;
     }
     connect_to_mps(resource, &devices, settings, &mut answer)?;
-    if !settings.any_legacy_list() {
-        return Ok(answer);
-    }
-    let names: Vec<String> =
-        distinct(&devices).iter().map(|device| towards_container(device, settings)).collect();
-    let mut set = |name: &str, value: &str| answer.envs.insert(name.to_owned(), value.to_owned());
-    if settings.device_lists.contains(&DeviceList::Envvar) {
-        set("NVIDIA_VISIBLE_DEVICES", &names.join(","));
-        if !settings.imex_channels.is_empty() {
-            let channels: Vec<String> = settings.imex_channels.iter().map(u64::to_string).collect();
-            set("NVIDIA_IMEX_CHANNELS", &channels.join(","));
-        }
-    }
+    // Programs may look at these, so they are there however the devices come into the container.
     for (wanted, name) in
         [(settings.gdrcopy, "NVIDIA_GDRCOPY"), (settings.gds, "NVIDIA_GDS"), (settings.mofed, "NVIDIA_MOFED")]
     {
         if wanted {
-            set(name, "enabled");
+            answer.envs.insert(name.to_owned(), "enabled".to_owned());
+        }
+    }
+    if !settings.any_legacy_list() {
+        return Ok(answer);
+    }
+    let names = names(&devices, settings);
+    let without_imex = context.absent.contains(&CdiClass::ImexChannel);
+    let imex_channels: &[u64] = if without_imex { &[] } else { &settings.imex_channels };
+    let mut set = |name: &str, value: &str| answer.envs.insert(name.to_owned(), value.to_owned());
+    if settings.device_lists.contains(&DeviceList::Envvar) {
+        set("NVIDIA_VISIBLE_DEVICES", &names.join(","));
+        if !imex_channels.is_empty() {
+            let channels: Vec<String> = imex_channels.iter().map(u64::to_string).collect();
+            set("NVIDIA_IMEX_CHANNELS", &channels.join(","));
         }
     }
     if settings.device_lists.contains(&DeviceList::VolumeMounts) {
         set("NVIDIA_VISIBLE_DEVICES", MOUNTED_LIST);
-        let channels = settings.imex_channels.iter().map(|channel| format!("imex/{channel}"));
+        let channels = imex_channels.iter().map(|channel| format!("imex/{channel}"));
         answer.mounts.extend(names.into_iter().chain(channels).map(|name| Mount {
             container_path: format!("{MOUNTED_LIST}/{name}"),
             host_path: "/dev/null".to_owned(),
@@ -138,16 +153,13 @@ pub fn answer(
     }
     if settings.pass_device_specs {
         let own = distinct(&devices).into_iter().flat_map(|device| device.nodes.iter());
-        let mut paths: Vec<&String> = Vec::new();
-        for path in context.control_nodes.iter().chain(own) {
-            if !paths.contains(&path) {
-                paths.push(path);
+        let channels = imex_channels.iter().map(|channel| imex_node(*channel));
+        for path in context.control_nodes.iter().chain(own).cloned().chain(channels) {
+            let node = DeviceNode { host_path: under(&settings.dev_root, &path), container_path: path };
+            if !answer.devices.contains(&node) {
+                answer.devices.push(node);
             }
         }
-        answer.devices.extend(paths.into_iter().map(|path| DeviceNode {
-            container_path: path.clone(),
-            host_path: under(&settings.dev_root, path),
-        }));
     }
     Ok(answer)
 }
@@ -182,27 +194,29 @@ fn distinct<'a>(devices: &[&'a Device]) -> Vec<&'a Device> {
     seen
 }
 
-fn towards_container(device: &Device, settings: &Settings) -> String {
-    match settings.device_ids {
-        DeviceIds::Uuid => device.part.to_string(),
-        DeviceIds::Index => device.index.clone(),
-    }
+/// What the parts are called towards the container, each once.
+fn names(devices: &[&Device], settings: &Settings) -> Vec<String> {
+    let name = |device: &&Device| container_name(&device.part, &device.index, settings);
+    distinct(devices).iter().map(name).collect()
 }
 
-fn name_for_cdi(devices: &[&Device], settings: &Settings, context: &AnswerContext, answer: &mut Answer) {
+fn name_for_cdi(
+    resource: &Resource,
+    devices: &[&Device],
+    settings: &Settings,
+    context: &AnswerContext,
+    answer: &mut Answer,
+) -> Result<(), AnswerError> {
+    let gpus = names(devices, settings);
     if let Some(flat) = &context.flat {
-        let names: Vec<String> =
-            distinct(devices).iter().map(|device| towards_container(device, settings)).collect();
-        return flat.add(&names, answer);
+        let unknown = |device| AnswerError::UnknownNodes { resource: resource.name.clone(), device };
+        return flat.add(&gpus, answer).map_err(unknown);
     }
-    let named = |class: &str, name: &str| format!("{CDI_VENDOR}/{class}={name}");
-    let mut names: Vec<String> =
-        distinct(devices).iter().map(|device| named("gpu", &towards_container(device, settings))).collect();
-    names.extend(settings.imex_channels.iter().map(|channel| named("imex-channel", &channel.to_string())));
-    for (wanted, class) in [(settings.gdrcopy, "gdrcopy"), (settings.gds, "gds"), (settings.mofed, "mofed")] {
-        if wanted {
-            names.push(named(class, "all"));
-        }
+    let mut names: Vec<String> = gpus.iter().map(|name| CdiClass::Gpu.qualified(name)).collect();
+    let there = beside(settings).into_iter().filter(|device| !context.absent.contains(&device.class()));
+    names.extend(there.map(Beside::qualified));
+    if names.is_empty() {
+        return Ok(());
     }
     if settings.device_lists.contains(&DeviceList::CdiAnnotations) {
         let key = format!("{}nvidia-device-plugin_{}", settings.cdi_annotation_prefix, context.id);
@@ -211,6 +225,7 @@ fn name_for_cdi(devices: &[&Device], settings: &Settings, context: &AnswerContex
     if settings.device_lists.contains(&DeviceList::CdiCri) {
         answer.cdi_devices = names;
     }
+    Ok(())
 }
 
 /// The way to the MPS daemon of the part, and to no other GPU.

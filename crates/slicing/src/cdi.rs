@@ -7,16 +7,15 @@
 //!   cgroup, whatever they are called;
 //! - `update-application-profile` is left out: it concerns OpenGL programs, and compute ones never read the profile.
 
+use crate::classes::CdiClass;
 use crate::{DeviceIds, MigStrategy, NodeGpu, NodeGpus, NodeMig, PartId, Settings};
 use carve_formats::cdi::{ContainerEdits, Device, DeviceNode, Hook, Mount, Spec};
 use carve_gpu_model::CapabilityMinor;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Vendor and class of the devices, as NVIDIA's plugin names them.
-pub const CDI_KIND: &str = "k8s.device-plugin.nvidia.com/gpu";
 /// The oldest version of the interface that has all fields used here.
-const CDI_VERSION: &str = "0.5.0";
+pub(crate) const CDI_VERSION: &str = "0.5.0";
 
 /// The files of one driver that containers need, as found on the node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -101,8 +100,8 @@ impl fmt::Display for HookPath {
     }
 }
 
-/// The name under which the CDI file has a part.
-pub fn cdi_name(part: &PartId, index: &str, settings: &Settings) -> String {
+/// What a part is called towards containers: in the CDI file, and in variables and mounts for NVIDIA's runtime.
+pub(crate) fn container_name(part: &PartId, index: &str, settings: &Settings) -> String {
     match settings.device_ids {
         DeviceIds::Uuid => part.to_string(),
         DeviceIds::Index => index.to_owned(),
@@ -128,11 +127,11 @@ pub fn cdi_spec(node: &NodeGpus, files: &DriverFiles, settings: &Settings, hook:
         // Under strategy 'none' a GPU is offered whole whether MIG is on or off, and what is offered must be found.
         if !gpu.mig_enabled || settings.mig_strategy == MigStrategy::None {
             let index = gpu.gpu.index.to_string();
-            add(cdi_name(&gpu.part(), &index, settings), gpu_nodes(gpu, files, settings));
+            add(container_name(&gpu.part(), &index, settings), gpu_nodes(gpu, files, settings));
         }
         for mig in &gpu.migs {
             let index = format!("{}:{}", gpu.gpu.index, mig.device.position);
-            add(cdi_name(&mig.part(), &index, settings), mig_nodes(gpu, mig, files, settings));
+            add(container_name(&mig.part(), &index, settings), mig_nodes(gpu, mig, files, settings));
         }
     }
     if !all.device_nodes.is_empty() {
@@ -140,7 +139,7 @@ pub fn cdi_spec(node: &NodeGpus, files: &DriverFiles, settings: &Settings, hook:
     }
     Spec {
         cdi_version: CDI_VERSION.to_owned(),
-        kind: CDI_KIND.to_owned(),
+        kind: CdiClass::Gpu.kind(),
         devices,
         container_edits: for_every_container(files, hook),
     }
@@ -219,7 +218,7 @@ fn mig_nodes(gpu: &NodeGpu, mig: &NodeMig, files: &DriverFiles, settings: &Setti
     nodes
 }
 
-fn device_node(node: &DriverNode) -> DeviceNode {
+pub(crate) fn device_node(node: &DriverNode) -> DeviceNode {
     DeviceNode {
         path: node.path.clone(),
         host_path: node.host_path.clone(),
@@ -241,7 +240,7 @@ fn unseen(path: &str, settings: &Settings) -> DeviceNode {
     }
 }
 
-fn mount(file: &DriverFile, more: &[&str]) -> Mount {
+pub(crate) fn mount(file: &DriverFile, more: &[&str]) -> Mount {
     let options = ["ro", "nosuid", "nodev", "rbind", "rprivate"];
     Mount {
         host_path: file.host_path.clone(),

@@ -7,6 +7,7 @@
 
 mod answer;
 pub mod cdi;
+mod classes;
 mod device;
 mod flat;
 pub mod health;
@@ -20,6 +21,7 @@ mod selection;
 mod settings;
 
 pub use answer::{Answer, AnswerContext, AnswerError, DeviceNode, Mount, answer};
+pub use classes::{Absent, CdiClass, ClassFiles, ClassSpecs, class_specs};
 pub use device::{Device, DeviceId, Mechanism, PartId, Share};
 pub use flat::{FlatEdits, flat_edits};
 pub use held::{Held, Holder, withheld};

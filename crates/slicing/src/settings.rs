@@ -82,6 +82,8 @@ pub struct Settings {
     pub mofed: bool,
     /// IMEX channels for containers.
     pub imex_channels: Vec<u64>,
+    /// Whether nothing is offered without them.
+    pub imex_required: bool,
     /// How devices are shared.
     pub sharing: Sharing,
     /// Names for devices; empty unless they are honoured.
@@ -149,6 +151,7 @@ impl Settings {
             gds: flags.gds_enabled.unwrap_or(false),
             mofed: flags.mofed_enabled.unwrap_or(false),
             imex_channels: config.imex.channel_ids.iter().filter_map(|id| u64::try_from(*id).ok()).collect(),
+            imex_required: config.imex.required,
             sharing: config.sharing.clone(),
             names: if honour_choices { config.resources.clone() } else { Resources::default() },
             honour_choices,

@@ -54,10 +54,10 @@ pub(crate) struct NodeArgs {
     #[arg(long, env = "NAMESPACE", default_value = "default")]
     pub(crate) namespace: String,
     /// Kubeconfig to use instead of the pod's own account
-    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE", value_parser = path)]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Serve although another plugin or manager already does
-    #[arg(long, env = "CARVE_TAKE_OVER")]
+    #[arg(long, env = "CARVE_TAKE_OVER", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_parser = truth, value_name = "BOOL")]
     pub(crate) take_over: bool,
     /// Where /healthz, /readyz and /metrics are served; empty for nowhere
     #[arg(long, env = "CARVE_LISTEN", default_value = "0.0.0.0:9411", value_name = "ADDRESS")]
@@ -78,10 +78,10 @@ pub(crate) struct NodeArgs {
 #[command(next_help_heading = "Configuration")]
 pub(crate) struct ConfigurationArgs {
     /// Configuration file of the device plugin (version v1)
-    #[arg(long, env = "CONFIG_FILE", value_name = "FILE")]
+    #[arg(long, env = "CONFIG_FILE", value_name = "FILE", value_parser = path)]
     pub(crate) config_file: Option<PathBuf>,
     /// Folder of named configurations, such as a mounted ConfigMap
-    #[arg(long, env = "CONFIG_FILE_SRCDIR", value_name = "DIR")]
+    #[arg(long, env = "CONFIG_FILE_SRCDIR", value_name = "DIR", value_parser = path)]
     pub(crate) config_file_srcdir: Option<PathBuf>,
     /// ConfigMap of named configurations, read from the API server
     #[arg(long, env = "CARVE_CONFIG_MAP", value_name = "NAMESPACE/NAME")]
@@ -93,7 +93,7 @@ pub(crate) struct ConfigurationArgs {
     #[arg(long, env = "NODE_LABEL", default_value = "nvidia.com/device-plugin.config", value_name = "LABEL")]
     pub(crate) node_label: String,
     /// Honour resource names, renames and device choices, which NVIDIA's plugin reads and discards
-    #[arg(long, env = "CARVE_HONOUR_CHOICES")]
+    #[arg(long, env = "CARVE_HONOUR_CHOICES", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_parser = truth, value_name = "BOOL")]
     pub(crate) honour_choices: bool,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct PluginArgs {
     #[arg(long, env = "MIG_STRATEGY", value_name = "STRATEGY")]
     pub(crate) mig_strategy: Option<String>,
     /// End at once where there is no driver, rather than wait for one
-    #[arg(long, env = "FAIL_ON_INIT_ERROR", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[arg(long, env = "FAIL_ON_INIT_ERROR", num_args = 0..=1, default_missing_value = "true", value_parser = truth, value_name = "BOOL")]
     pub(crate) fail_on_init_error: Option<bool>,
     /// Where the driver is on the host
     #[arg(long, visible_alias = "nvidia-driver-root", env = "NVIDIA_DRIVER_ROOT", value_name = "DIR")]
@@ -114,7 +114,7 @@ pub(crate) struct PluginArgs {
     #[arg(long, visible_alias = "nvidia-dev-root", env = "NVIDIA_DEV_ROOT", value_name = "DIR")]
     pub(crate) dev_root: Option<String>,
     /// Put device nodes into the answer to kubelet
-    #[arg(long, env = "PASS_DEVICE_SPECS", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[arg(long, env = "PASS_DEVICE_SPECS", num_args = 0..=1, default_missing_value = "true", value_parser = truth, value_name = "BOOL")]
     pub(crate) pass_device_specs: Option<bool>,
     /// How containers learn their devices: envvar, volume-mounts, cdi-annotations, cdi-cri
     #[arg(long, env = "DEVICE_LIST_STRATEGY", value_delimiter = ',', value_name = "LIST")]
@@ -123,13 +123,13 @@ pub(crate) struct PluginArgs {
     #[arg(long, env = "DEVICE_ID_STRATEGY", value_name = "STRATEGY")]
     pub(crate) device_id_strategy: Option<String>,
     /// GDRCopy for containers
-    #[arg(long, env = "GDRCOPY_ENABLED", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[arg(long, env = "GDRCOPY_ENABLED", num_args = 0..=1, default_missing_value = "true", value_parser = truth, value_name = "BOOL")]
     pub(crate) gdrcopy_enabled: Option<bool>,
     /// GPUDirect Storage for containers
-    #[arg(long, env = "GDS_ENABLED", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[arg(long, env = "GDS_ENABLED", num_args = 0..=1, default_missing_value = "true", value_parser = truth, value_name = "BOOL")]
     pub(crate) gds_enabled: Option<bool>,
     /// InfiniBand for containers
-    #[arg(long, env = "MOFED_ENABLED", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[arg(long, env = "MOFED_ENABLED", num_args = 0..=1, default_missing_value = "true", value_parser = truth, value_name = "BOOL")]
     pub(crate) mofed_enabled: Option<bool>,
     /// Prefix of CDI annotations
     #[arg(long, env = "CDI_ANNOTATION_PREFIX", value_name = "PREFIX")]
@@ -153,19 +153,19 @@ pub(crate) struct PluginArgs {
 #[command(next_help_heading = "Labels")]
 pub(crate) struct LabelArgs {
     /// Write labels to this file for Node Feature Discovery
-    #[arg(long, visible_alias = "output", env = "GFD_OUTPUT_FILE", value_name = "FILE")]
+    #[arg(long, visible_alias = "output", env = "GFD_OUTPUT_FILE", value_name = "FILE", value_parser = path)]
     pub(crate) output_file: Option<PathBuf>,
     /// Write labels to the Node, or to a NodeFeature; the default is a NodeFeature where that API is served
     #[arg(long, env = "CARVE_LABELS_TO", value_enum, default_value_t = LabelsTo::Auto)]
     pub(crate) labels_to: LabelsTo,
     /// Leave the timestamp label out
-    #[arg(long, env = "GFD_NO_TIMESTAMP", num_args = 0..=1, default_missing_value = "true", value_name = "BOOL")]
+    #[arg(long, env = "GFD_NO_TIMESTAMP", num_args = 0..=1, default_missing_value = "true", value_parser = truth, value_name = "BOOL")]
     pub(crate) no_timestamp: Option<bool>,
     /// Where the machine type is read
     #[arg(long, env = "GFD_MACHINE_TYPE_FILE", value_name = "FILE")]
     pub(crate) machine_type_file: Option<String>,
     /// Set nvidia.com/cuda.driver and nvidia.com/cuda.runtime as well
-    #[arg(long, env = "CARVE_LABEL_ALIASES")]
+    #[arg(long, env = "CARVE_LABEL_ALIASES", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_parser = truth, value_name = "BOOL")]
     pub(crate) label_aliases: bool,
 }
 
@@ -184,16 +184,16 @@ pub(crate) enum LabelsTo {
 #[command(next_help_heading = "MIG")]
 pub(crate) struct MigManagerArgs {
     /// MIG configs (mig-parted's format); names it does not have are made from the hardware
-    #[arg(long, env = "MIG_PARTED_CONFIG_FILE", value_name = "FILE")]
+    #[arg(long, env = "MIG_PARTED_CONFIG_FILE", value_name = "FILE", value_parser = path)]
     pub(crate) mig_config_file: Option<PathBuf>,
     /// MIG config of a node without the label nvidia.com/mig.config
     #[arg(long, env = "DEFAULT_MIG_CONFIG", value_name = "NAME")]
     pub(crate) default_mig_config: Option<String>,
     /// Evict pods that hold what must go; without this the change waits for them
-    #[arg(long, env = "CARVE_MIG_EVICT")]
+    #[arg(long, env = "CARVE_MIG_EVICT", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_parser = truth, value_name = "BOOL")]
     pub(crate) mig_evict: bool,
     /// Reboot the machine where a change of MIG mode needs it
-    #[arg(long, env = "WITH_REBOOT", num_args = 0..=1, default_missing_value = "true", default_value_t = false, value_name = "BOOL")]
+    #[arg(long, env = "WITH_REBOOT", num_args = 0..=1, default_missing_value = "true", value_parser = truth, default_value_t = false, value_name = "BOOL")]
     pub(crate) with_reboot: bool,
 }
 
@@ -206,16 +206,14 @@ pub(crate) struct PlaceArgs {
         long,
         env = "KUBELET_SOCKET",
         default_value = "/var/lib/kubelet/device-plugins/kubelet.sock",
-        value_name = "SOCKET"
-    )]
+        value_name = "SOCKET", value_parser = path)]
     pub(crate) kubelet_socket: PathBuf,
     /// kubelet's socket that tells which pod holds which device
     #[arg(
         long,
         env = "POD_RESOURCES_SOCKET",
         default_value = "/var/lib/kubelet/pod-resources/kubelet.sock",
-        value_name = "SOCKET"
-    )]
+        value_name = "SOCKET", value_parser = path)]
     pub(crate) pod_resources_socket: PathBuf,
     /// Where the driver root of the host is for this process
     #[arg(
@@ -223,40 +221,37 @@ pub(crate) struct PlaceArgs {
         visible_alias = "container-driver-root",
         env = "DRIVER_ROOT_CTR_PATH",
         default_value = "/driver-root",
-        value_name = "DIR"
-    )]
+        value_name = "DIR", value_parser = path)]
     pub(crate) driver_root_ctr_path: PathBuf,
     /// Where container runtimes look for CDI files
-    #[arg(long, env = "CDI_ROOT", default_value = "/var/run/cdi", value_name = "DIR")]
+    #[arg(long, env = "CDI_ROOT", default_value = "/var/run/cdi", value_name = "DIR", value_parser = path)]
     pub(crate) cdi_root: PathBuf,
     /// Path on the host of the program that answers `cdi-hook`; this program is copied there
     #[arg(
         long,
         visible_alias = "nvidia-ctk-path",
         env = "NVIDIA_CDI_HOOK_PATH",
-        default_value = "/run/carve/bin/carve",
-        value_name = "FILE"
-    )]
+        default_value = "/var/lib/carve/bin/carve",
+        value_name = "FILE", value_parser = path)]
     pub(crate) nvidia_cdi_hook_path: PathBuf,
     /// The same path as this process sees it
-    #[arg(long, env = "CARVE_HOOK_HERE", value_name = "FILE")]
+    #[arg(long, env = "CARVE_HOOK_HERE", value_name = "FILE", value_parser = path)]
     pub(crate) hook_here: Option<PathBuf>,
     /// containerd's configuration, to see whether it serves CDI
     #[arg(
         long,
         env = "CONTAINERD_CONFIG",
         default_value = "/etc/containerd/config.toml",
-        value_name = "FILE"
-    )]
+        value_name = "FILE", value_parser = path)]
     pub(crate) containerd_config: PathBuf,
     /// The host's cgroups, so that MPS daemons outlive the agent's container
-    #[arg(long, env = "CARVE_CGROUP_ROOT", value_name = "DIR")]
+    #[arg(long, env = "CARVE_CGROUP_ROOT", value_name = "DIR", value_parser = path)]
     pub(crate) cgroup_root: Option<PathBuf>,
     /// The cgroup that MPS daemons get
     #[arg(long, env = "CARVE_MPS_CGROUP", default_value = "carve-mps", value_name = "NAME")]
     pub(crate) mps_cgroup: String,
     /// Where results of validation are written
-    #[arg(long, env = "VALIDATIONS_DIR", default_value = "/run/nvidia/validations", value_name = "DIR")]
+    #[arg(long, env = "VALIDATIONS_DIR", default_value = "/run/nvidia/validations", value_name = "DIR", value_parser = path)]
     pub(crate) validations: PathBuf,
 }
 
@@ -275,4 +270,19 @@ impl NodeArgs {
             .map(Some)
             .map_err(|_| format!("--listen '{}' is no address; write for example :9411", self.listen))
     }
+}
+
+/// A truth value as Go's programs read it, which are what the variables were written for.
+fn truth(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "" | "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        other => Err(format!("'{other}' is neither true nor false")),
+    }
+}
+
+/// A path; an empty one means that none is given, as a variable without a value does.
+#[allow(clippy::unnecessary_wraps, reason = "the shape that clap asks for")]
+fn path(text: &str) -> Result<PathBuf, String> {
+    Ok(PathBuf::from(text))
 }

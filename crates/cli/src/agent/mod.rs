@@ -7,13 +7,13 @@ use crate::args::MachineArgs;
 use crate::failure::{Failure, Outcome};
 use crate::machine;
 use args::{AgentArgs, AgentVerb};
-use carve_node_agent::OpenHost;
+use carve_node_agent::{AgentOptions, OpenHost};
 use std::sync::Arc;
 
 /// Runs the agent, or one of its verbs.
 pub(crate) fn agent(machine: &MachineArgs, args: &AgentArgs) -> Outcome {
     let options = options::options(machine, args)?;
-    let open = opener(machine, &options.container_driver_root);
+    let open = opener(machine, &options);
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false).init();
     // Most of the work is waiting; two threads keep answering kubelet while one of them computes.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -28,12 +28,13 @@ pub(crate) fn agent(machine: &MachineArgs, args: &AgentArgs) -> Outcome {
 }
 
 /// Opens the GPUs that the arguments mean, as often as it takes.
-fn opener(machine: &MachineArgs, driver_root: &std::path::Path) -> OpenHost {
-    let (machine, driver_root) = (machine.clone(), driver_root.to_owned());
-    Arc::new(move || machine::open_for_agent(&machine, &driver_root))
+fn opener(machine: &MachineArgs, options: &AgentOptions) -> OpenHost {
+    let (machine, driver_root) = (machine.clone(), options.container_driver_root.clone());
+    let links = options.driver_links();
+    Arc::new(move || machine::open_for_agent(&machine, &driver_root, &links))
 }
 
-async fn validate(options: carve_node_agent::AgentOptions, open: OpenHost) -> Outcome {
+async fn validate(options: AgentOptions, open: OpenHost) -> Outcome {
     let report = carve_node_agent::validate(&options, &open).await;
     for step in &report.steps {
         println!("{step}");

@@ -18,7 +18,11 @@ pub(super) fn options(machine: &MachineArgs, args: &AgentArgs) -> Result<AgentOp
         JobName::Mig => Job::Mig,
         JobName::Validation => Job::Validation,
     };
-    let left_out: Vec<Job> = args.node.without.iter().map(job).collect();
+    let mut left_out: Vec<Job> = args.node.without.iter().map(job).collect();
+    // NVIDIA's plugin serves without registering then, which nobody would notice; without a kubelet there is nothing to do.
+    if args.places.kubelet_socket.as_os_str().is_empty() {
+        left_out.push(Job::DevicePlugin);
+    }
     let label_target = match (&args.labels.output_file, args.labels.labels_to) {
         (Some(path), _) => LabelTarget::File(path.clone()),
         (None, LabelsTo::Auto) => LabelTarget::Auto,
@@ -100,7 +104,11 @@ fn flags(args: &AgentArgs) -> Flags {
         device_discovery_strategy: text(&plugin.device_discovery_strategy),
         plugin: Some(PluginFlags {
             pass_device_specs: plugin.pass_device_specs,
-            device_list_strategy: plugin.device_list_strategy.clone().filter(|list| !list.is_empty()),
+            device_list_strategy: plugin
+                .device_list_strategy
+                .clone()
+                .map(non_empty)
+                .filter(|list| !list.is_empty()),
             device_id_strategy: text(&plugin.device_id_strategy),
             cdi_annotation_prefix: text(&plugin.cdi_annotation_prefix),
             shared_devices_allocation_policy: text(&plugin.shared_devices_allocation_policy),
@@ -112,4 +120,9 @@ fn flags(args: &AgentArgs) -> Flags {
             ..GfdFlags::default()
         }),
     }
+}
+
+/// A variable without a value is a list with one empty word.
+fn non_empty(list: Vec<String>) -> Vec<String> {
+    list.into_iter().filter(|word| !word.is_empty()).collect()
 }

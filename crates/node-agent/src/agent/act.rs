@@ -19,7 +19,11 @@ impl Agent {
         let label = self.view.as_ref().and_then(|view| view.labels.get(&self.options.config_label));
         let found = match configuration::find(&self.options, &self.named, label.map(String::as_str)) {
             Ok(found) => found,
-            Err(error) => return self.refuse_config(error.to_string()),
+            Err(error) => {
+                // The same text may come back, and is to be taken then.
+                self.tried = None;
+                return self.refuse_config(error.to_string());
+            }
         };
         if self.tried.as_ref() == Some(&found) {
             return;
@@ -35,9 +39,11 @@ impl Agent {
         }
         // A configuration that this node can not carry out is refused too, as long as the one before can be.
         if let Err(error) = offer(&self.node, &settings)
+            && self.configured
             && offer(&self.node, &self.settings).is_ok()
-            && !self.offer.resources.is_empty()
         {
+            // The node may change so that it can.
+            self.tried = None;
             return self.refuse_config(format!("configuration {}: {error}", found.title));
         }
         for warning in warnings {
@@ -46,6 +52,7 @@ impl Agent {
         self.settings = Arc::new(settings);
         self.config = config;
         self.config_trouble = None;
+        self.configured = true;
         self.metrics.config(true);
         self.labelled_at = now().0;
         self.reporter.event(Tone::Normal, "Configured", format!("configuration {} is in force", found.title));
@@ -61,11 +68,7 @@ impl Agent {
         if self.config_trouble.as_ref() == Some(&why) {
             return;
         }
-        let stays = if self.offer.resources.is_empty() {
-            "nothing is offered"
-        } else {
-            "the one before stays in force"
-        };
+        let stays = if self.configured { "the one before stays in force" } else { "nothing is offered" };
         self.reporter.event(Tone::Warning, "ConfigRefused", format!("{why}; {stays}"));
         self.reporter.condition(names::CONFIGURED, false, "ConfigRefused", why.clone());
         self.metrics.config(false);
@@ -88,7 +91,8 @@ impl Agent {
     /// Computes from all facts what should be offered, and makes it so.
     pub(crate) async fn reconcile(&mut self) {
         self.reconfigure();
-        match offer(&self.node, &self.settings) {
+        let wanted = if self.configured { offer(&self.node, &self.settings) } else { Ok(Offer::default()) };
+        match wanted {
             Ok(offer) => {
                 for remark in &offer.remarks {
                     if self.remarks.insert(remark.clone()) {
@@ -129,7 +133,8 @@ impl Agent {
         for remark in cdi.remarks {
             self.remark("Cdi", remark);
         }
-        if let (Some(why), true) = (&cdi.trouble, self.settings.any_cdi_list()) {
+        if let (Some(why), true) = (&cdi.trouble, self.settings.any_cdi_list() || self.settings.imex_required)
+        {
             for part in self.offer.resources.values().flat_map(|resource| &resource.devices) {
                 unwell.entry(part.part.clone()).or_insert_with(|| why.clone());
             }
@@ -165,6 +170,7 @@ impl Agent {
                 unwell: unfit,
                 control_nodes: self.cdi.control_nodes(),
                 flattened: cdi.flattened.clone(),
+                absent: cdi.absent.clone(),
             };
             resources.insert(name.clone(), served);
         }
@@ -220,6 +226,8 @@ impl Agent {
         }
         let state = if let Some(why) = &self.offer_trouble {
             Err(why.clone())
+        } else if let (false, Some(why)) = (self.configured, &self.config_trouble) {
+            Err(why.clone())
         } else if self.aside {
             Err("another device plugin offers these GPUs; this agent stands aside".to_owned())
         } else if self.does(Job::DevicePlugin) && !self.plugins.all_registered() {
@@ -242,6 +250,11 @@ impl Agent {
     /// Reads the GPUs anew and acts on what is found.
     pub(crate) async fn look_at_gpus(&mut self) {
         self.read_again().await;
+        self.look_around().await;
+    }
+
+    /// Looks who holds and who offers what, and acts on it.
+    pub(crate) async fn look_around(&mut self) {
         self.learn_holders().await;
         if self.does(Job::DevicePlugin) {
             self.learn_rivals().await;

@@ -70,7 +70,12 @@ impl Fault {
         }
         self.counted_at = at;
         self.good_probes = self.good_probes.saturating_add(1);
-        settings.good_probes > 0 && self.good_probes >= settings.good_probes
+        let needed = match self.cause {
+            // What a probe found wrong, probes can find right, whatever else the driver can tell.
+            FaultCause::Probe(_) => settings.good_probes.max(HealthSettings::default().good_probes),
+            FaultCause::Xid(_) => settings.good_probes,
+        };
+        needed > 0 && self.good_probes >= needed
     }
 }
 
