@@ -13,7 +13,7 @@ mod table;
 
 use differences::{between, check};
 use pair::{Pair, Scenario};
-use table::{LABELS, PLUGIN, PLUGIN_DEFECTS};
+use table::{LABELS, PLUGIN};
 
 const GPU: &[&str] = &["nvidia.com/gpu"];
 const SHARED: &[&str] = &["nvidia.com/gpu.shared"];
@@ -315,9 +315,6 @@ const LABELLED: &[Scenario] = &[
 ];
 
 const NOTHING: &[&str] = &[];
-/// A defect: without any configuration that is good, carve says that nothing is offered, and offers whole GPUs. To become
-/// [`NOTHING`] where it stands.
-const ALTHOUGH_REFUSED: &[&str] = GPU;
 
 /// What NVIDIA's plugin refuses: the state, the heart of what each says, and what carve offers.
 const REFUSED: &[(Scenario, &str, &str, &[&str])] = &[
@@ -360,13 +357,13 @@ const REFUSED: &[(Scenario, &str, &str, &[&str])] = &[
         Scenario { name: "unknown strategy", arguments: &["--mig-strategy=some"], ..PLAIN },
         "unknown MIG strategy: some",
         "unknown MIG strategy: some",
-        ALTHOUGH_REFUSED,
+        NOTHING,
     ),
     (
         Scenario { name: "unknown list", arguments: &["--device-list-strategy=smoke"], ..PLAIN },
         "invalid --device-list-strategy option: invalid strategy: smoke",
         "invalid --device-list-strategy option: invalid strategy: smoke",
-        ALTHOUGH_REFUSED,
+        NOTHING,
     ),
     (
         Scenario {
@@ -376,7 +373,7 @@ const REFUSED: &[(Scenario, &str, &str, &[&str])] = &[
         },
         "number of replicas must be >= 2",
         "-1 replicas is no sharing; there must be at least 2",
-        ALTHOUGH_REFUSED,
+        NOTHING,
     ),
 ];
 
@@ -404,7 +401,7 @@ fn kubelet_learns_the_same_from_both_plugins() {
         found.extend(between(scenario.name, &theirs, &ours));
     }
     eprintln!("{} scenarios, {compared} answers compared", SERVED.len());
-    check(&found, PLUGIN, PLUGIN_DEFECTS);
+    check(&found, PLUGIN);
 }
 
 #[test]
@@ -418,5 +415,5 @@ fn nodes_are_labelled_alike() {
         found.extend(between(scenario.name, &theirs, &ours));
     }
     eprintln!("{} scenarios, {compared} labels compared", LABELLED.len());
-    check(&found, LABELS, &[]);
+    check(&found, LABELS);
 }

@@ -75,6 +75,13 @@ pub(crate) const PLUGIN: &[Intended] = &[
         why: "carve also has a name for all devices together, as nvidia-ctk gives one",
     },
     Intended {
+        scenario: "IMEX, CDI request",
+        place: "cdi k8s.device-plugin.nvidia.com/imex-channel=0 node *",
+        theirs: "*",
+        ours: "*",
+        why: "the file says what number and which permissions the channel's node has; NVIDIA leaves that to the runtime",
+    },
+    Intended {
         scenario: "MPS",
         place: "* allocate * env CUDA_MPS_PIPE_DIRECTORY",
         theirs: "/mps/nvidia.com/gpu/pipe",
@@ -108,80 +115,6 @@ pub(crate) const PLUGIN: &[Intended] = &[
         theirs: "Healthy *",
         ours: "Unhealthy *",
         why: "the stand-in for the MPS daemon does not answer; NVIDIA asks once and takes silence for a yes, carve does not",
-    },
-];
-
-/// Where carve is wrong towards kubelet or the container runtime. A row goes when its defect is mended.
-pub(crate) const PLUGIN_DEFECTS: &[Intended] = &[
-    Intended {
-        scenario: "CDI request, additions",
-        place: "* allocate * cdi",
-        theirs: "*",
-        ours: "*/gdrcopy=all,*/gds=all,*/mofed=all",
-        why: "names CDI devices that no CDI file has, so that no container starts; NVIDIA leaves out what has no file",
-    },
-    Intended {
-        scenario: "CDI request, additions",
-        place: "* allocate * env NVIDIA_*",
-        theirs: "enabled",
-        ours: "(nothing)",
-        why: "NVIDIA sets these variables whatever the device lists are",
-    },
-    Intended {
-        scenario: "CDI annotations*",
-        place: "* allocate none 0 annotation *",
-        theirs: "(nothing)",
-        ours: "",
-        why: "an empty annotation for a container without a device; NVIDIA writes none",
-    },
-    Intended {
-        scenario: "nodes elsewhere",
-        place: "* allocate * nodes",
-        theirs: "*/dev/nvidia-uvm as *; */dev/nvidiactl as *",
-        ours: "*",
-        why: "the control nodes are lost where the driver's files are not found; NVIDIA looks at /dev alone",
-    },
-    Intended {
-        scenario: "nodes elsewhere",
-        place: "* allocate * nodes named",
-        theirs: "*",
-        ours: "*",
-        why: "the control nodes are lost where the driver's files are not found; NVIDIA looks at /dev alone",
-    },
-    Intended {
-        scenario: "nodes, no driver files",
-        place: "* allocate * nodes",
-        theirs: "*/dev/nvidia-uvm as *; */dev/nvidiactl as *",
-        ours: "*",
-        why: "the same",
-    },
-    Intended {
-        scenario: "nodes, no driver files",
-        place: "* allocate * nodes named",
-        theirs: "*",
-        ours: "*",
-        why: "the same",
-    },
-    Intended {
-        scenario: "IMEX, no such channel",
-        place: "* allocate * env NVIDIA_IMEX_CHANNELS",
-        theirs: "(nothing)",
-        ours: "0",
-        why: "a channel that is not there is named; NVIDIA leaves it out unless it is required",
-    },
-    Intended {
-        scenario: "IMEX, mounts, nodes",
-        place: "* allocate * nodes",
-        theirs: "/dev/nvidia-caps-imex-channels/channel0 as *",
-        ours: "/dev/nvidia-modeset as *",
-        why: "the node of the channel is missing",
-    },
-    Intended {
-        scenario: "IMEX, CDI request",
-        place: "cdi *imex-channel*",
-        theirs: "*",
-        ours: "(nothing)",
-        why: "the channel is named to the runtime, but no CDI file has it, so that no container starts",
     },
 ];
 

@@ -188,7 +188,9 @@ impl Cdi {
 /// NVIDIA's runtime brings the libraries, so that they do not depend on any being found.
 fn existing_control_nodes(root: &Path) -> Vec<String> {
     let names = ["nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"];
-    let there = names.iter().filter(|name| root.join("dev").join(name).exists());
+    // Where the host's root is not mounted here, the container's own device nodes tell.
+    let exists = |name: &&&str| root.join("dev").join(name).exists() || Path::new("/dev").join(name).exists();
+    let there = names.iter().filter(exists);
     there.map(|name| format!("/dev/{name}")).collect()
 }
 
