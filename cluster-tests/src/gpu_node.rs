@@ -212,8 +212,6 @@ impl AgentOnNode<'_> {
             ("CARVE_CGROUP_ROOT", "/host/sys/fs/cgroup".into()),
             // Below the cgroup of the lab's node, which goes with the lab.
             ("CARVE_MPS_CGROUP", "carve-lab-node0/carve-mps".into()),
-            ("PATH", "/driver-root/usr/bin".into()),
-            ("LD_LIBRARY_PATH", format!("/driver-root/{LIBRARIES}").into()),
         ]);
         env.extend(environment.iter().map(|(name, value)| (*name, Value::from(*value))));
         let mut env: Vec<Value> =

@@ -16,5 +16,5 @@ mod spec_file;
 
 pub use classes::find_class_files;
 pub use driver::{FindError, Found, HostRoot, find_driver_files};
-pub use runtime::{CdiSupport, runtime_has_cdi};
+pub use runtime::{CdiSupport, imports, runtime_has_cdi};
 pub use spec_file::{SPEC_DIR, WriteError, Written, write_all, write_spec};

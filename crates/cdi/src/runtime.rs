@@ -23,6 +23,13 @@ pub enum CdiSupport {
 /// Where containerd keeps the settings of its Kubernetes door: versions 1, 2 and 3 of its configuration.
 const SECTIONS: &[&str] = &["cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"];
 
+/// Files that a configuration of containerd imports, as it names them: paths, where `*` stands for any name.
+pub fn imports(config: &str) -> Vec<String> {
+    let table: Table = config.parse().unwrap_or_default();
+    let files = table.get("imports").and_then(Value::as_array).into_iter().flatten();
+    files.filter_map(|file| file.as_str().map(str::to_owned)).collect()
+}
+
 /// Tells whether a runtime will find a file in `spec_dir`.
 ///
 /// `runtime` is what a node's status says: `containerd://1.7.27`. `configs` are the texts of containerd's configuration, the
@@ -78,8 +85,8 @@ fn containerd(version: &str, number: (u32, u32), configs: &[&str], spec_dir: &Pa
             }
         }
     }
-    if imports && configs.len() == 1 {
-        let why = "containerd's configuration imports other files, which were not given".to_owned();
+    if imports && configs.len() == 1 && enabled.is_none() {
+        let why = "containerd's configuration imports other files, which were not found".to_owned();
         return CdiSupport::Unknown { why };
     }
     if !enabled.unwrap_or(number >= (2, 0)) {

@@ -16,6 +16,7 @@ mod act;
 use crate::cdi::Cdi;
 use crate::checkpoint::Checkpoint;
 use crate::configuration::{self, Found, Named};
+use crate::driver_links::DriverLinks;
 use crate::holders::holders;
 use crate::labels::{Publisher, read_fabric};
 use crate::machine::{Machine, OpenHost};
@@ -183,6 +184,8 @@ impl Agent {
         let settings = Settings::new(&with_flags, options.honour_choices)
             .or_else(|_| Settings::new(&config, options.honour_choices))
             .unwrap_or_else(|_| unreachable_defaults());
+        // A reset may be needed before anything else of the driver is.
+        DriverLinks::new(&options).make(&settings.driver_root, &node.driver.version);
         let plugins = Plugins::new(options.kubelet_socket.clone(), Arc::clone(&metrics));
         let named = match &options.config {
             ConfigSource::Folder(folder) => configuration::read_folder(folder),

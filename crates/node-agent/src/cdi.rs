@@ -88,8 +88,8 @@ impl Cdi {
         let Some(runtime) = &self.runtime else {
             return CdiSupport::Unknown { why: "the node's status was not read".to_owned() };
         };
-        let config = fs::read_to_string(&self.containerd_config).ok();
-        let configs: Vec<&str> = config.iter().map(String::as_str).collect();
+        let configs = read_configs(&self.containerd_config);
+        let configs: Vec<&str> = configs.iter().map(String::as_str).collect();
         runtime_has_cdi(runtime, &configs, Path::new(carve_cdi::SPEC_DIR))
     }
 
@@ -182,6 +182,30 @@ impl Cdi {
         }
         outcome
     }
+}
+
+/// containerd's configuration and what it imports, as far as it can be seen here.
+fn read_configs(main: &Path) -> Vec<String> {
+    let Ok(text) = fs::read_to_string(main) else { return Vec::new() };
+    let mut paths = Vec::new();
+    for import in carve_cdi::imports(&text) {
+        let import = Path::new(&import);
+        let name = import.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some((before, after)) = name.split_once('*') else {
+            paths.push(import.to_owned());
+            continue;
+        };
+        let folder = fs::read_dir(import.parent().unwrap_or(Path::new("/")));
+        let mut found: Vec<PathBuf> =
+            folder.into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        found.retain(|path| {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            name.starts_with(before) && name.ends_with(after)
+        });
+        found.sort();
+        paths.extend(found);
+    }
+    std::iter::once(text).chain(paths.iter().filter_map(|path| fs::read_to_string(path).ok())).collect()
 }
 
 /// The device nodes of the driver that every container needs, as far as they are there. Containers get them also where

@@ -174,8 +174,14 @@ async fn a_restarted_kubelet_is_registered_with_again() {
     node.configure(SHARED);
     node.start(node.options());
     node.count(GPU, 8).await;
-    for _ in 0..3 {
+    for _ in 0..5 {
         node.kubelet.restart().await;
+        let start = std::time::Instant::now();
+        while !node.kubelet.registered().contains_key(GPU) {
+            assert!(start.elapsed() < Duration::from_secs(30), "not registered again");
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        println!("registered again after {} ms", start.elapsed().as_millis());
         node.count(GPU, 8).await;
     }
 }
