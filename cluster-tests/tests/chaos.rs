@@ -112,3 +112,36 @@ fn gpus_get_sick_and_well_and_files_get_corrupted() {
     assert!(node.files("state").join("agent.json.corrupt").exists());
     agent.remove();
 }
+
+#[test]
+fn killed_while_mps_daemons_start() {
+    let Some(cluster) = Cluster::connect() else { return };
+    let Some(node) = GpuNode::new(&cluster, "chaos-mps", "h200-141gb:2") else { return };
+    let namespace = cluster.namespace("chaos-mps");
+    let configure = |text: &str| {
+        let new = node.files("tests").join("config.new");
+        std::fs::write(&new, text).expect("a config");
+        std::fs::rename(&new, node.files("tests").join("config.yaml")).expect("a config");
+    };
+    let shared = "version: v1\nsharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 3}]}}\n";
+    configure("version: v1\n");
+    let agent = node.start_agent(&namespace, &[("CONFIG_FILE", "/tests/config.yaml")]);
+    let offers = |count: u64| {
+        let what = format!("the node offers {count} GPUs");
+        cluster.until_or(&what, PATIENCE, || cluster.allocatable(GPU) == Some(count), || agent.log());
+    };
+    let daemons = || cluster.on_node(&["pgrep", "-f", "nvidia-cuda-mps-control -f"]).lines().count();
+    offers(2);
+    // At a moment that differs from round to round: before, while and after the daemons are started.
+    for round in 0..4 {
+        configure(shared);
+        std::thread::sleep(Duration::from_millis(400 * round));
+        agent.kill();
+        offers(6);
+        assert_eq!(daemons(), 2, "one daemon for each GPU, however often the agent was killed");
+        configure("version: v1\n");
+        offers(2);
+        cluster.until_or("the daemons end", PATIENCE, || daemons() == 0, || agent.log());
+    }
+    agent.remove();
+}
