@@ -23,9 +23,20 @@ pub(crate) fn read(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The cargo that runs us.
+/// The cargo that runs us, without what it told us about ourselves: build scripts that look at such variables would see
+/// others than in a build by hand, and everything behind them would be built anew each time the two take turns.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(crate::root());
+    for (name, _) in std::env::vars_os() {
+        let ours = name.to_str().is_some_and(|name| {
+            name.starts_with("CARGO_PKG_")
+                || name.starts_with("CARGO_MANIFEST_")
+                || name == "CARGO_PRIMARY_PACKAGE"
+        });
+        if ours {
+            command.env_remove(&name);
+        }
+    }
     command
 }
