@@ -15,6 +15,9 @@ const CARVE: &str = "localhost/carve:test";
 /// Name of the image that holds both.
 const LOOKER: &str = "localhost/looker:test";
 
+/// How long a suite waits for something that should come soon: machines are slow at times, and what holds is not waited for.
+pub const PATIENCE: Duration = Duration::from_secs(180);
+
 /// A running lab.
 #[derive(Debug, Clone)]
 pub struct Cluster {

@@ -1,13 +1,12 @@
 //! A lab node with simulated GPUs: a driver installation of stand-ins, a machine, and the agent as a DaemonSet.
 
-use crate::{Cluster, Namespace, Pod};
+use crate::{Cluster, Namespace, PATIENCE, Pod};
 use carve_gpu_host::Machine;
 use carve_sim_store::SharedMachine;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// Version of the simulated driver.
 const DRIVER: &str = "580.159.04";
@@ -49,12 +48,20 @@ impl GpuNode {
         let _ = std::fs::remove_dir_all(&folder);
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let node = GpuNode { folder, cluster: cluster.clone(), _alone };
+        node.forget_wishes();
         node.install(&built);
         let named = Machine::named(machine).unwrap_or_else(|error| panic!("{error}"));
         std::fs::create_dir_all(node.folder.join("machine")).unwrap_or_else(|error| panic!("{error}"));
         SharedMachine::open(&node.state(), named).unwrap_or_else(|error| panic!("{error}"));
         node.make_device_nodes();
         Some(node)
+    }
+
+    /// Takes away what a test that failed halfway asked of the node.
+    fn forget_wishes(&self) {
+        for label in ["nvidia.com/mig.config", "nvidia.com/device-plugin.config"] {
+            let _ = self.cluster.try_kubectl(&["label", "node", "node0", &format!("{label}-")], None);
+        }
     }
 
     fn install(&self, built: &Path) {
@@ -289,9 +296,29 @@ impl AgentOnNode<'_> {
 
     /// Waits until the agent says that it works.
     pub fn wait_until_ready(&self) {
+        self.wait_until_restarted(0);
+    }
+
+    /// Waits until the agent's container has been started so often and says that it works. Asks the pod itself: what the
+    /// DaemonSet counts is behind, and for a moment counts the container that was killed.
+    pub fn wait_until_restarted(&self, restarts: u64) {
+        let ready = || {
+            let container = self.container();
+            container["ready"] == true && container["restartCount"].as_u64() >= Some(restarts)
+        };
+        self.node.cluster.until_or("the agent is ready", PATIENCE, ready, || self.log());
+    }
+
+    /// Waits until the node offers so many of a resource.
+    pub fn offers(&self, resource: &str, count: u64) {
+        let what = format!("the node offers {count} {resource}");
         let cluster = &self.node.cluster;
-        let ready = || self.namespace.get(&["daemonset", "carve-agent"])["status"]["numberReady"] == 1;
-        cluster.until_or("the agent is ready", Duration::from_secs(60), ready, || self.log());
+        cluster.until_or(&what, PATIENCE, || cluster.allocatable(resource) == Some(count), || self.log());
+    }
+
+    /// Waits until something holds, and tells what the agent said where it never does.
+    pub fn until(&self, what: &str, holds: impl Fn() -> bool) {
+        self.node.cluster.until_or(what, PATIENCE, holds, || self.log());
     }
 
     /// What the agent has said.
@@ -301,9 +328,14 @@ impl AgentOnNode<'_> {
         self.node.cluster.try_kubectl(&words, None).unwrap_or_else(|error| error)
     }
 
-    fn restarts(&self) -> u64 {
+    fn container(&self) -> Value {
         let pods = self.namespace.get(&["pods", "-l", "app=carve-agent"]);
-        pods["items"][0]["status"]["containerStatuses"][0]["restartCount"].as_u64().unwrap_or(0)
+        pods["items"][0]["status"]["containerStatuses"][0].clone()
+    }
+
+    /// How often kubelet has started it again.
+    pub fn restarts(&self) -> u64 {
+        self.container()["restartCount"].as_u64().unwrap_or(0)
     }
 
     /// Kills the agent's process with SIGKILL and waits until kubelet has started it again and it works. A pod that asks
@@ -311,11 +343,7 @@ impl AgentOnNode<'_> {
     pub fn kill(&self) {
         let before = self.restarts();
         self.kill_only();
-        let again = || self.restarts() > before;
-        self.node
-            .cluster
-            .until_or("the agent was started again", Duration::from_secs(60), again, || self.log());
-        self.wait_until_ready();
+        self.wait_until_restarted(before + 1);
     }
 
     /// Kills the agent's process with SIGKILL.
@@ -323,23 +351,27 @@ impl AgentOnNode<'_> {
         self.node.cluster.on_node(&["pkill", "-9", "-f", "^/carve agent"]);
     }
 
-    /// Takes the agent away from the node.
-    pub fn remove(&self) {
-        let words = [
-            "delete",
-            "daemonset",
-            "carve-agent",
-            "-n",
-            self.namespace.name(),
-            "--wait=true",
-            "--timeout=60s",
-        ];
-        self.node.cluster.kubectl(&words);
+    /// Takes the agent away from the node. Whatever becomes of the test, the next one finds the node without it.
+    pub fn remove(self) {
+        drop(self);
+    }
+}
+
+impl Drop for AgentOnNode<'_> {
+    fn drop(&mut self) {
+        let namespace = self.namespace.name();
+        let words =
+            ["delete", "daemonset", "carve-agent", "-n", namespace, "--ignore-not-found", "--timeout=60s"];
+        let deleted = self.node.cluster.try_kubectl(&words, None);
         let gone = || {
             self.namespace.get(&["pods", "-l", "app=carve-agent"])["items"]
                 .as_array()
                 .is_none_or(Vec::is_empty)
         };
-        self.node.cluster.until("the agent is gone", Duration::from_secs(60), gone);
+        if std::thread::panicking() {
+            return;
+        }
+        deleted.unwrap_or_else(|error| panic!("the agent does not go: {error}"));
+        self.node.cluster.until("the agent is gone", PATIENCE, gone);
     }
 }

@@ -11,7 +11,7 @@ mod namespace;
 mod pod;
 
 pub use background::Background;
-pub use cluster::Cluster;
+pub use cluster::{Cluster, PATIENCE};
 pub use gpu_node::{AgentOnNode, GpuNode};
 pub use namespace::Namespace;
 pub use pod::Pod;

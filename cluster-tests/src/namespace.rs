@@ -1,6 +1,6 @@
 //! A namespace of its own for each test.
 
-use crate::Cluster;
+use crate::{Cluster, PATIENCE};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ impl Namespace {
         cluster.kubectl(&["create", "namespace", &name]);
         let namespace = Namespace { cluster, name };
         // A pod is refused until the controller has made the account it runs under.
-        namespace.cluster.until("the namespace has its service account", Duration::from_secs(20), || {
+        namespace.cluster.until("the namespace has its service account", PATIENCE, || {
             !namespace.get(&["serviceaccount", "default"]).is_null()
         });
         namespace
@@ -53,7 +53,7 @@ impl Namespace {
     /// Waits until a pod has a phase.
     pub fn wait_for_phase(&self, pod: &str, phase: &str) {
         let what = format!("pod {pod} of {} is {phase}", self.name);
-        self.cluster.until(&what, Duration::from_secs(60), || self.phase(pod) == phase);
+        self.cluster.until(&what, PATIENCE, || self.phase(pod) == phase);
     }
 
     /// Runs a command in a pod. A kubelet that has just started may not know the pod yet.

@@ -1,9 +1,8 @@
 //! A webhook in a pod behind a Service: the API server finds its way there, and its answer counts.
 
-use carve_cluster_tests::{Cluster, Pod};
+use carve_cluster_tests::{Cluster, PATIENCE, Pod};
 use carve_lab::Image;
 use std::path::Path;
-use std::time::Duration;
 
 const IMAGE: &str = "localhost/admission-webhook:1";
 
@@ -53,7 +52,7 @@ spec:
         certificate = indented(&certificate),
         key = indented(&certified.signing_key.serialize_pem()),
     ));
-    cluster.until("the webhook is ready", Duration::from_secs(60), || {
+    cluster.until("the webhook is ready", PATIENCE, || {
         let slices = namespace.get(&["endpointslices", "-l", "kubernetes.io/service-name=hook"]);
         slices["items"][0]["endpoints"][0]["conditions"]["ready"] == true
     });
@@ -79,7 +78,7 @@ webhooks:
     ));
     let pod = Pod::sleeping(&cluster, "reviewed").manifest();
     // The API server takes a moment to notice a new webhook, and asks it only then.
-    cluster.until("the webhook's annotation is on a new pod", Duration::from_secs(30), || {
+    cluster.until("the webhook's annotation is on a new pod", PATIENCE, || {
         cluster.kubectl(&[
             "delete",
             "pod",

@@ -1,13 +1,12 @@
 //! Everything that can go wrong on a node, on a real kubelet: nothing that runs is disturbed, nothing is given twice, and
 //! afterwards everything is offered again.
 
-use carve_cluster_tests::{Cluster, GpuNode, Pod};
+use carve_cluster_tests::{Cluster, GpuNode, PATIENCE, Pod};
 use carve_gpu_host::GpuEvent;
 use carve_gpu_model::GpuIndex;
 use std::time::Duration;
 
 const GPU: &str = "nvidia.com/gpu";
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Whether an event with this reason was told about the node.
 fn was_told(cluster: &Cluster, reason: &str) -> bool {
@@ -23,16 +22,13 @@ fn killed_in_the_middle_of_a_mig_change() {
     let namespace = cluster.namespace("chaos-mig");
     let environment = [("MIG_STRATEGY", "mixed"), ("CARVE_SIM_FAULT", "@/tests/fault")];
     let agent = node.start_agent(&namespace, &environment);
-    let offers = |resource: &str, count: u64| {
-        let what = format!("the node offers {count} {resource}");
-        cluster.until_or(&what, PATIENCE, || cluster.allocatable(resource) == Some(count), || agent.log());
-    };
+    let offers = |resource: &str, count: u64| agent.offers(resource, count);
     let state =
         || cluster.get(&["node", "node0"])["metadata"]["labels"]["nvidia.com/mig.config.state"].clone();
     let applied = |config: &str| {
         cluster.label("node0", "nvidia.com/mig.config", config);
         std::thread::sleep(Duration::from_secs(2));
-        cluster.until_or(&format!("{config} is applied"), PATIENCE, || state() == "success", || agent.log());
+        agent.until(&format!("{config} is applied"), || state() == "success");
     };
     offers(GPU, 8);
     applied("all-3g.20gb");
@@ -48,12 +44,12 @@ fn killed_in_the_middle_of_a_mig_change() {
         std::fs::write(node.files("tests").join("fault"), format!("change:{nth}:after:die"))
             .expect("a fault");
         agent.kill();
+        let before = agent.restarts();
         cluster.label("node0", "nvidia.com/mig.config", config);
-        std::thread::sleep(Duration::from_secs(4));
-        agent.wait_until_ready();
+        agent.wait_until_restarted(before + 1);
         // The tenant's GPU can not become what is asked for, and that is told; the other seven can.
         let told = || state() == "failed";
-        cluster.until_or("the tenant's GPU is left alone, and that is told", PATIENCE, told, || agent.log());
+        agent.until("the tenant's GPU is left alone, and that is told", told);
         assert_eq!(container(), started, "{config}: the tenant is not disturbed");
     }
     let reason =
@@ -61,7 +57,7 @@ fn killed_in_the_middle_of_a_mig_change() {
     assert!(reason.as_str().is_some_and(|text| text.contains("/tenant")), "who holds it is told: {reason}");
     offers("nvidia.com/mig-2g.10gb", 21);
     cluster.kubectl(&["delete", "pod", "tenant", "-n", namespace.name()]);
-    cluster.until_or("it is tried again by itself", PATIENCE, || state() == "success", || agent.log());
+    agent.until("it is tried again by itself", || state() == "success");
     offers("nvidia.com/mig-2g.10gb", 24);
     offers("nvidia.com/mig-3g.20gb", 0);
     applied("all-disabled");
@@ -76,10 +72,7 @@ fn gpus_get_sick_and_well_and_files_get_corrupted() {
     let Some(node) = GpuNode::new(&cluster, "chaos-health", "h200-141gb:4") else { return };
     let namespace = cluster.namespace("chaos-health");
     let agent = node.start_agent(&namespace, &[]);
-    let offers = |count: u64| {
-        let what = format!("the node offers {count} GPUs");
-        cluster.until_or(&what, PATIENCE, || cluster.allocatable(GPU) == Some(count), || agent.log());
-    };
+    let offers = |count: u64| agent.offers(GPU, count);
     offers(4);
     let world = || node.machine();
     world().change_world(|host| host.lose(GpuIndex(2))).expect("lost");
@@ -126,10 +119,7 @@ fn killed_while_mps_daemons_start() {
     let shared = "version: v1\nsharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 3}]}}\n";
     configure("version: v1\n");
     let agent = node.start_agent(&namespace, &[("CONFIG_FILE", "/tests/config.yaml")]);
-    let offers = |count: u64| {
-        let what = format!("the node offers {count} GPUs");
-        cluster.until_or(&what, PATIENCE, || cluster.allocatable(GPU) == Some(count), || agent.log());
-    };
+    let offers = |count: u64| agent.offers(GPU, count);
     let daemons = || cluster.on_node(&["pgrep", "-f", "nvidia-cuda-mps-control -f"]).lines().count();
     offers(2);
     // At a moment that differs from round to round: before, while and after the daemons are started.
@@ -141,7 +131,7 @@ fn killed_while_mps_daemons_start() {
         assert_eq!(daemons(), 2, "one daemon for each GPU, however often the agent was killed");
         configure("version: v1\n");
         offers(2);
-        cluster.until_or("the daemons end", PATIENCE, || daemons() == 0, || agent.log());
+        agent.until("the daemons end", || daemons() == 0);
     }
     agent.remove();
 }

@@ -1,11 +1,10 @@
 //! The agent's device plugin on a real kubelet: time-slicing as people set it up, and life's accidents.
 
-use carve_cluster_tests::{Cluster, GpuNode, Pod};
+use carve_cluster_tests::{Cluster, GpuNode, PATIENCE, Pod};
 use serde_json::Value;
 use std::time::Duration;
 
 const GPU: &str = "nvidia.com/gpu";
-const PATIENCE: Duration = Duration::from_secs(60);
 
 const REPLICAS: &str = "apiVersion: v1
 kind: ConfigMap
@@ -35,17 +34,14 @@ fn a_label_chooses_the_config_and_five_replicas_run_on_one_gpu() {
     namespace.apply(REPLICAS);
     let map = format!("{}/time-slicing-config-fine", namespace.name());
     let agent = node.start_agent(&namespace, &[("CARVE_CONFIG_MAP", &map), ("DEFAULT_CONFIG", "a100-four")]);
-    let offers = |count: u64| {
-        let what = format!("the node offers {count} GPUs");
-        cluster.until_or(&what, PATIENCE, || cluster.allocatable(GPU) == Some(count), || agent.log());
-    };
+    let offers = |count: u64| agent.offers(GPU, count);
     offers(4);
     cluster.label("node0", "nvidia.com/device-plugin.config", "tesla-five");
     offers(5);
     namespace.apply(&node.looking_pod("time-slicing-verification", GPU, 1).deployment(5));
     let running =
         || namespace.get(&["deployment", "time-slicing-verification"])["status"]["availableReplicas"] == 5;
-    cluster.until_or("all five replicas run", PATIENCE, running, || agent.log());
+    agent.until("all five replicas run", running);
     let seen = namespace.exec("deployment/time-slicing-verification", &["/carve", "gpus", "-o", "json"]);
     let seen: Value = serde_json::from_str(&seen).unwrap_or_else(|error| panic!("{error}: {seen}"));
     assert_eq!(seen["gpus"][0]["name"], "NVIDIA H200");
@@ -65,7 +61,7 @@ fn a_label_chooses_the_config_and_five_replicas_run_on_one_gpu() {
             items.iter().any(|event| event["message"].as_str().is_some_and(|text| text.contains("replicas")))
         })
     };
-    cluster.until_or("the bad config is told", PATIENCE, told, || agent.log());
+    agent.until("the bad config is told", told);
     let conditions = cluster.get(&["node", "node0"])["status"]["conditions"].to_string();
     assert!(conditions.contains("CarveConfigured"), "{conditions}");
     assert_eq!(cluster.allocatable(GPU), Some(8), "the config before stays in force");
@@ -83,10 +79,7 @@ fn accidents_disturb_no_running_pod() {
     let Some(node) = GpuNode::new(&cluster, "accidents", "h200-141gb:2") else { return };
     let namespace = cluster.namespace("accidents");
     let agent = node.start_agent(&namespace, &[]);
-    let offers = |count: u64| {
-        let what = format!("the node offers {count} GPUs");
-        cluster.until_or(&what, PATIENCE, || cluster.allocatable(GPU) == Some(count), || agent.log());
-    };
+    let offers = |count: u64| agent.offers(GPU, count);
     offers(2);
     let pod = |name: &str| Pod::sleeping(&cluster, name).limit(GPU, "1").manifest();
     namespace.apply(&pod("first"));
@@ -125,7 +118,7 @@ fn a_runtime_without_cdi_is_served_the_older_way() {
     // What containerd 1.7 does unless told otherwise.
     std::fs::write(node.files("tests").join("containerd.toml"), "version = 2\n").expect("a config");
     let agent = node.start_agent(&namespace, &[("CONTAINERD_CONFIG", "/tests/containerd.toml")]);
-    cluster.until_or("two GPUs", PATIENCE, || cluster.allocatable(GPU) == Some(2), || agent.log());
+    agent.until("two GPUs", || cluster.allocatable(GPU) == Some(2));
     namespace.apply(&node.looking_pod("looker", GPU, 1).manifest());
     namespace.wait_for_phase("looker", "Running");
     let seen = namespace.exec("looker", &["/carve", "gpus", "-o", "json"]);
@@ -156,7 +149,7 @@ fn a_node_proves_itself_on_demand_and_labels_of_others_are_left_alone() {
             cluster.get(&["events", "-n", "default", "--field-selector=reason=LabelsHeld"]).to_string();
         events.contains("nfd-master")
     };
-    cluster.until_or("who holds the label is told", PATIENCE, told, || agent.log());
+    agent.until("who holds the label is told", told);
     let product = || cluster.get(&["node", "node0"])["metadata"]["labels"]["nvidia.com/gpu.product"].clone();
     assert_eq!(product(), "Something-Else");
     let validated = namespace.exec("daemonset/carve-agent", &["/carve", "agent", "validate"]);
@@ -197,7 +190,7 @@ fn labels_go_through_node_feature_discovery_where_it_is() {
     let agent = node.start_agent(&namespace, &[]);
     let feature = || namespace.get(&["nodefeature", "nvidia-features-for-node0"]);
     let labelled = || feature()["spec"]["labels"]["nvidia.com/gpu.product"] == "NVIDIA-H200";
-    cluster.until_or("the NodeFeature is there", PATIENCE, labelled, || agent.log());
+    agent.until("the NodeFeature is there", labelled);
     assert_eq!(feature()["metadata"]["labels"]["nfd.node.kubernetes.io/node-name"], "node0");
     agent.remove();
     cluster.kubectl(&["delete", "crd", "nodefeatures.nfd.k8s-sigs.io"]);

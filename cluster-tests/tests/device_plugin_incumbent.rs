@@ -1,10 +1,9 @@
 //! NVIDIA's own device plugin on the lab's kubelet and a simulated machine: the opponent of every later suite.
 
-use carve_cluster_tests::{Background, Cluster, Pod};
+use carve_cluster_tests::{Background, Cluster, PATIENCE, Pod};
 use carve_gpu_host::{GpuHost, Machine};
 use carve_sim_store::SharedMachine;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// What `cargo xtask test` tells: where NVIDIA's programs and the simulated driver library are.
 fn programs() -> Option<(PathBuf, PathBuf)> {
@@ -46,9 +45,7 @@ fn start(cluster: &Cluster, incumbents: &Path, driver: &Path) -> Plugin {
         &[&plugin],
         &[("LD_LIBRARY_PATH", &folder_text), ("CARVE_SIM_STATE", &state), ("NODE_NAME", "node0")],
     );
-    cluster.until("kubelet offers eight GPUs", Duration::from_secs(60), || {
-        cluster.allocatable("nvidia.com/gpu") == Some(8)
-    });
+    cluster.until("kubelet offers eight GPUs", PATIENCE, || cluster.allocatable("nvidia.com/gpu") == Some(8));
     Plugin { running, machine, _folder: folder }
 }
 
@@ -67,7 +64,7 @@ fn a_pod_gets_a_gpu_and_a_kubelet_restart_brings_them_back() {
     assert!(known.contains(&visible), "{visible} is none of {known:?}");
 
     cluster.restart("kubelet-node0");
-    cluster.until("the plugin has registered again and a pod can be placed", Duration::from_secs(60), || {
+    cluster.until("the plugin has registered again and a pod can be placed", PATIENCE, || {
         // Until then the API server shows what was, and a pod that comes too early is refused for good.
         if namespace.phase("second") == "Failed" {
             cluster.kubectl(&["delete", "pod", "second", "-n", namespace.name()]);
@@ -79,7 +76,7 @@ fn a_pod_gets_a_gpu_and_a_kubelet_restart_brings_them_back() {
     assert_ne!(visible, other, "a GPU is not handed out twice");
 
     plugin.running.kill();
-    cluster.until("kubelet offers no GPU of a dead plugin", Duration::from_secs(60), || {
+    cluster.until("kubelet offers no GPU of a dead plugin", PATIENCE, || {
         cluster.allocatable("nvidia.com/gpu") == Some(0)
     });
     assert_eq!(namespace.phase("first"), "Running", "the pod that was running is not disturbed");

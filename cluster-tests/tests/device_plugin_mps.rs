@@ -2,11 +2,8 @@
 //! their own GPU's daemon and to no other, and daemons that outlive the agent.
 
 use carve_cluster_tests::{Cluster, GpuNode, Pod};
-use std::time::Duration;
 
 const GPU: &str = "nvidia.com/gpu";
-const PATIENCE: Duration = Duration::from_secs(90);
-
 const FOUR: &str = "version: v1
 sharing:
   mps:
@@ -20,10 +17,7 @@ fn pods_share_a_gpu_through_its_own_daemon() {
     let namespace = cluster.namespace("mps");
     std::fs::write(node.files("tests").join("config.yaml"), FOUR).expect("a config");
     let agent = node.start_agent(&namespace, &[("CONFIG_FILE", "/tests/config.yaml")]);
-    let offers = |resource: &str, count: u64| {
-        let what = format!("the node offers {count} {resource}");
-        cluster.until_or(&what, PATIENCE, || cluster.allocatable(resource) == Some(count), || agent.log());
-    };
+    let offers = |resource: &str, count: u64| agent.offers(resource, count);
     offers(GPU, 8);
     let daemons = || {
         let listed = cluster.on_node(&["pgrep", "-f", "nvidia-cuda-mps-control -f"]);
@@ -53,7 +47,7 @@ fn pods_share_a_gpu_through_its_own_daemon() {
             .as_str()
             .is_some_and(|text| text.contains("maximum request size for shared resources is 1"))
     };
-    cluster.until_or("two shares are refused", PATIENCE, refused, || agent.log());
+    agent.until("two shares are refused", refused);
 
     // The agent is killed, container and all; the daemons and the pod do not notice.
     agent.kill();
@@ -64,7 +58,7 @@ fn pods_share_a_gpu_through_its_own_daemon() {
     // A daemon that dies is started again, with its limits, and meanwhile its GPU is not offered.
     cluster.on_node(&["kill", "-9", &started[0]]);
     let other = || daemons().iter().any(|pid| !started.contains(pid)) && daemons().len() == 2;
-    cluster.until_or("a new daemon is there", PATIENCE, other, || agent.log());
+    agent.until("a new daemon is there", other);
     offers(GPU, 8);
 
     // Back to whole GPUs: the tenant keeps its daemon until it is gone, and its GPU is not given whole before.
@@ -74,7 +68,7 @@ fn pods_share_a_gpu_through_its_own_daemon() {
     offers(GPU, 1);
     cluster.kubectl(&["delete", "pod", "tenant", "greedy", "-n", namespace.name()]);
     offers(GPU, 2);
-    cluster.until_or("the daemons end", PATIENCE, || daemons().is_empty(), || agent.log());
+    agent.until("the daemons end", || daemons().is_empty());
     agent.remove();
 }
 
@@ -93,7 +87,7 @@ sharing:
     let environment = [("CONFIG_FILE", "/tests/config.yaml"), ("DEFAULT_MIG_CONFIG", "all-3g.71gb")];
     let agent = node.start_agent(&namespace, &environment);
     let six = || cluster.allocatable("nvidia.com/mig-3g.71gb") == Some(6);
-    cluster.until_or("two MIG devices with three shares each", PATIENCE, six, || agent.log());
+    agent.until("two MIG devices with three shares each", six);
     namespace.apply(&node.looking_pod("tenant", "nvidia.com/mig-3g.71gb", 1).manifest());
     namespace.wait_for_phase("tenant", "Running");
     let part = namespace.env("tenant", "CUDA_VISIBLE_DEVICES").expect("its MIG device");

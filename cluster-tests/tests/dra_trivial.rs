@@ -1,12 +1,9 @@
 //! A driver of dynamic resources written with `carve-kubelet-api` on the lab's kubelet: registers, prepares, unprepares.
 
-use carve_cluster_tests::Cluster;
-use std::time::Duration;
+use carve_cluster_tests::{Cluster, PATIENCE};
 
 const DRIVER: &str = "trivial.example.com";
 /// Kubelet asks again after an answer it did not like, with growing pauses.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// What the driver offers: objects of the whole cluster, which go with the test.
 struct Offer<'a>(&'a Cluster);
 
@@ -57,7 +54,7 @@ impl Drop for Offer<'_> {
 fn is_on_node(cluster: &Cluster, path: &str) -> bool {
     let look = format!("if test -e {path}; then echo there >&2; else echo gone >&2; fi");
     let looking = cluster.background(&["sh", "-c", &look], &[]);
-    cluster.until("the node tells of a file", Duration::from_secs(10), || !looking.heard().is_empty());
+    cluster.until("the node tells of a file", PATIENCE, || !looking.heard().is_empty());
     match looking.heard().as_str() {
         "there" => true,
         "gone" => false,

@@ -1,10 +1,8 @@
 //! The MIG walk-through that people follow today, with `carve gpus` where it runs nvidia-smi.
 
-use carve_cluster_tests::{Cluster, GpuNode};
+use carve_cluster_tests::{Cluster, GpuNode, PATIENCE};
 use serde_json::Value;
 use std::time::Duration;
-
-const PATIENCE: Duration = Duration::from_secs(90);
 
 fn available(deployment: &Value) -> u64 {
     deployment["status"]["availableReplicas"].as_u64().unwrap_or(0)
@@ -16,16 +14,13 @@ fn a_label_cuts_eight_gpus_into_fifty_six_and_then_otherwise() {
     let Some(node) = GpuNode::new(&cluster, "walkthrough", "p4d.24xlarge") else { return };
     let namespace = cluster.namespace("mig-walkthrough");
     let agent = node.start_agent(&namespace, &[("MIG_STRATEGY", "mixed")]);
-    let offers = |resource: &str, count: u64| {
-        let what = format!("the node offers {count} {resource}");
-        cluster.until_or(&what, PATIENCE, || cluster.allocatable(resource) == Some(count), || agent.log());
-    };
+    let offers = |resource: &str, count: u64| agent.offers(resource, count);
     let applied = |config: &str| {
         cluster.label("node0", "nvidia.com/mig.config", config);
         let label = |name: &str| cluster.get(&["node", "node0"])["metadata"]["labels"][name].clone();
         let done =
             || label("nvidia.com/mig.config.state") == "success" && label("nvidia.com/mig.config") == config;
-        cluster.until_or(&format!("{config} is applied"), PATIENCE, done, || agent.log());
+        agent.until(&format!("{config} is applied"), done);
     };
     offers("nvidia.com/gpu", 8);
 
@@ -34,12 +29,7 @@ fn a_label_cuts_eight_gpus_into_fifty_six_and_then_otherwise() {
     offers("nvidia.com/mig-1g.5gb", 56);
     let pod = node.looking_pod("mig1-5", "nvidia.com/mig-1g.5gb", 1);
     namespace.apply(&pod.deployment(1));
-    cluster.until_or(
-        "the first pod runs",
-        PATIENCE,
-        || available(&namespace.get(&["deployment", "mig1-5"])) == 1,
-        || agent.log(),
-    );
+    agent.until("the first pod runs", || available(&namespace.get(&["deployment", "mig1-5"])) == 1);
     let seen = namespace.exec("deployment/mig1-5", &["/carve", "gpus", "-o", "json"]);
     let seen: Value = serde_json::from_str(&seen).unwrap_or_else(|error| panic!("{error}: {seen}"));
     assert_eq!(seen["gpus"].as_array().map(Vec::len), Some(1), "{seen:#}");
@@ -50,7 +40,7 @@ fn a_label_cuts_eight_gpus_into_fifty_six_and_then_otherwise() {
 
     cluster.kubectl(&["scale", "deployment", "mig1-5", "--replicas=100", "-n", namespace.name()]);
     let full = || available(&namespace.get(&["deployment", "mig1-5"])) == 56;
-    cluster.until_or("56 of 100 pods run", Duration::from_secs(180), full, || agent.log());
+    cluster.until_or("56 of 100 pods run", PATIENCE, full, || agent.log());
     std::thread::sleep(Duration::from_secs(3));
     assert!(full(), "and not one more");
 
@@ -71,7 +61,7 @@ fn a_label_cuts_eight_gpus_into_fifty_six_and_then_otherwise() {
     cluster.label("node0", "nvidia.com/mig.config", "all-3g.21gb");
     let failed =
         || cluster.get(&["node", "node0"])["metadata"]["labels"]["nvidia.com/mig.config.state"] == "failed";
-    cluster.until_or("a name that means nothing fails", PATIENCE, failed, || agent.log());
+    agent.until("a name that means nothing fails", failed);
     let reason =
         cluster.get(&["node", "node0"])["metadata"]["annotations"]["carve.dev/mig.config.reason"].clone();
     assert!(

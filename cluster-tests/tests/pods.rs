@@ -1,8 +1,7 @@
 //! The lab itself: pods run, limits hold, our image starts as it would in production.
 
-use carve_cluster_tests::{Cluster, Pod};
+use carve_cluster_tests::{Cluster, PATIENCE, Pod};
 use serde_json::json;
-use std::time::Duration;
 
 #[test]
 fn a_pod_with_limits_runs_and_sees_them() {
@@ -25,7 +24,7 @@ fn an_impossible_pod_stays_pending_and_says_why() {
     let Some(cluster) = Cluster::connect() else { return };
     let namespace = cluster.namespace("impossible-pod");
     namespace.apply(&Pod::sleeping(&cluster, "greedy").limit("example.com/unicorn", "1").manifest());
-    cluster.until("the scheduler says why", Duration::from_secs(20), || {
+    cluster.until("the scheduler says why", PATIENCE, || {
         let conditions = namespace.get(&["pod", "greedy"])["status"]["conditions"].to_string();
         conditions.contains("Insufficient example.com/unicorn")
     });
@@ -60,7 +59,7 @@ spec:
         carve = cluster.carve_image(),
         probe = cluster.probe_image()
     ));
-    cluster.until("the daemon runs on every node", Duration::from_secs(60), || {
+    cluster.until("the daemon runs on every node", PATIENCE, || {
         namespace.get(&["daemonset", "looker"])["status"]["numberReady"] == cluster.nodes().len()
     });
     let said = cluster.kubectl(&["logs", "-n", namespace.name(), "daemonset/looker", "-c", "look"]);

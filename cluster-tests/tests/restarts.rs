@@ -1,6 +1,6 @@
 //! Components that die and come back: what runs goes on, and what is asked afterwards is answered.
 
-use carve_cluster_tests::{Cluster, Pod};
+use carve_cluster_tests::{Cluster, PATIENCE, Pod};
 use std::time::Duration;
 
 #[test]
@@ -12,11 +12,10 @@ fn the_api_server_is_killed_and_comes_back() {
     namespace.wait_for_phase("before", "Running");
     let started = namespace.get(&["pod", "before"])["status"]["containerStatuses"][0]["containerID"].clone();
     cluster.restart("kube-apiserver");
-    cluster.until("the API server answers again", Duration::from_secs(60), || {
+    cluster.until("the API server answers again", PATIENCE, || {
         cluster.try_kubectl(&["get", "--raw", "/readyz"], None).is_ok_and(|answer| answer == "ok")
     });
-    cluster
-        .until("a pod can be made", Duration::from_secs(60), || namespace.try_apply(&pod("after")).is_ok());
+    cluster.until("a pod can be made", PATIENCE, || namespace.try_apply(&pod("after")).is_ok());
     namespace.wait_for_phase("after", "Running");
     let status = namespace.get(&["pod", "before"])["status"]["containerStatuses"][0].clone();
     assert_eq!(status["containerID"], started, "the running pod was not touched");

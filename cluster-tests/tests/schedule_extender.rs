@@ -1,7 +1,6 @@
 //! A second stock scheduler with an extender: it asks, and the pod lands.
 
-use carve_cluster_tests::{Cluster, Pod};
-use std::time::Duration;
+use carve_cluster_tests::{Cluster, PATIENCE, Pod};
 
 #[test]
 fn a_scheduler_asks_its_extender() {
@@ -31,7 +30,7 @@ extenders:
     let namespace = cluster.namespace("extender");
     let pod = Pod::sleeping(&cluster, "placed").spec("schedulerName", "extended".into());
     namespace.apply(&pod.manifest());
-    cluster.until("the pod runs", Duration::from_secs(60), || namespace.phase("placed") == "Running");
+    cluster.until("the pod runs", PATIENCE, || namespace.phase("placed") == "Running");
     assert!(extender.heard().contains("filter \"placed\""), "{}\n{}", extender.heard(), scheduler.heard());
     let _ = std::fs::remove_dir_all(folder);
 }

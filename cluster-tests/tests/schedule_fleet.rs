@@ -1,9 +1,9 @@
 //! The real scheduler on a fleet of a thousand nodes with eight GPUs each.
 
-use carve_cluster_tests::Cluster;
+use carve_cluster_tests::{Cluster, PATIENCE};
 use carve_lab::FLEET;
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const NODES: usize = 1000;
 const PODS: usize = 300;
@@ -36,7 +36,7 @@ spec:
         let words = ["get", "pods", "-n", namespace.name(), "-o", "jsonpath={.items[*].spec.nodeName}"];
         cluster.kubectl(&words).split_whitespace().map(str::to_owned).collect::<Vec<_>>()
     };
-    cluster.until("every pod is bound", Duration::from_secs(90), || bound().len() == PODS);
+    cluster.until("every pod is bound", PATIENCE, || bound().len() == PODS);
     let took = start.elapsed().as_secs_f64();
     println!("{PODS} pods bound after {took:.1} s");
     let mut each: BTreeMap<String, usize> = BTreeMap::new();

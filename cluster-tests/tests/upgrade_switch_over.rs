@@ -1,11 +1,8 @@
 //! From NVIDIA's plugin to the agent and back, with pods that run through it all.
 
-use carve_cluster_tests::{Background, Cluster, GpuNode, Pod};
-use std::time::Duration;
+use carve_cluster_tests::{Background, Cluster, GpuNode, PATIENCE, Pod};
 
 const GPU: &str = "nvidia.com/gpu";
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// NVIDIA's plugin on the first node, on the machine of the test.
 fn incumbent(cluster: &Cluster, node: &GpuNode) -> Option<Background> {
     let Some(programs) = std::env::var_os("CARVE_INCUMBENTS") else {
@@ -61,7 +58,7 @@ fn pods_run_on_while_the_node_changes_hands_and_back() {
         let events = cluster.get(&["events", "-n", "default", "--field-selector=reason=AnotherPlugin"]);
         events["items"].as_array().is_some_and(|items| !items.is_empty())
     };
-    cluster.until_or("the agent tells that it stands aside", PATIENCE, aside, || agent.log());
+    agent.until("the agent tells that it stands aside", aside);
     assert!(!agent.log().contains("registered"), "it does not register: {}", agent.log());
     offers(4);
 
