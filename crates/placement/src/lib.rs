@@ -1,6 +1,26 @@
-//! Which slice serves which claim: choosing devices inside a node, and saying why.
+//! Which slice serves which claim, and why.
 //!
-//! [`preferred`] answers kubelet's question which of a resource's free devices a container should get.
+//! A [`Fleet`] is many nodes and what is left of each. A [`Placer`] says where the next [`Claim`] goes, by a [`Policy`] and by
+//! what the fleet is usually asked for ([`Workload`]). [`preferred`] answers kubelet's question which of a resource's free
+//! devices a container should get.
 #![warn(clippy::disallowed_methods)]
 
+pub mod bounds;
+mod claim;
+mod dice;
+mod fleet;
+mod linear;
+mod node;
+mod placer;
+mod policies;
 pub mod preferred;
+mod tournament;
+mod workload;
+
+pub use claim::{Claim, CpuMilli, GpuMilli, Mechanism, Mechanisms, ModelId, Models, Together, WHOLE};
+pub use dice::Dice;
+pub use fleet::{Class, ClassIndex, Fleet, FleetError, NodeIndex, Spot};
+pub use node::{GpuSet, MOST_GPUS, Misfit, NodeRoom, NodeShape};
+pub use placer::Placer;
+pub use policies::{Affinity, BidPrice, Fragmentation, Policy, Prices, Score, Tuning, UnknownPolicy};
+pub use workload::{Typical, Workload};

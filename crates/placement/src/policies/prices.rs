@@ -1,0 +1,254 @@
+//! What a claim of each usual kind is worth on this fleet: the prices of a linear programme that serves the workload.
+//!
+//! The programme fills pools of equal nodes with the workload, kind by kind, in the proportions in which it comes, and
+//! beyond what the fleet can hold; the more of a kind is served already, the less the next one counts. GPUs are filled by
+//! patterns of parts; CPUs are pooled. The price of a kind is what one more of it would displace: a claim for 81 % of a
+//! GPU costs a whole one where nothing fits into the rest, and a small claim costs nothing where it fills such rests.
+
+use crate::claim::{Claim, ModelId, WHOLE};
+use crate::fleet::Fleet;
+use crate::linear::{Column, Solution, maximise};
+use crate::workload::{Typical, Workload};
+use carve_gpu_model::Mebibytes;
+use std::collections::BTreeMap;
+
+/// Parts of a GPU that are told apart.
+pub(crate) const STEPS: usize = 100;
+/// Thousandths of a GPU in each.
+const STEP: u32 = WHOLE.0 as u32 / STEPS as u32;
+
+/// How much of the workload, as parts of what the fleet has, counts as how much. Steps lie closer where the fleet gets full.
+const SERVED: [f64; 15] = [0.5, 0.7, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0, 1.02, 1.05, 1.1, 1.2, 1.3];
+/// How fast the worth of serving more of one kind falls, so that no kind is starved for another.
+const FAIRNESS: f64 = 0.5;
+/// What a core is worth to work that needs no GPU, in GPUs.
+const CORE: f64 = 0.02;
+/// With more different kinds of nodes than this, those with the same model are pooled.
+const MOST_POOLS: usize = 64;
+
+/// Nodes that the programme does not tell apart.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Pool {
+    model: ModelId,
+    gpu_memory: Mebibytes,
+    /// GPUs of the largest node.
+    node: u8,
+    gpus: f64,
+    cores: f64,
+}
+
+/// What a claim of each usual kind is worth, in GPUs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prices {
+    kinds: Vec<(Typical, f64)>,
+}
+
+/// The size of a claim's part of a GPU in steps: compute or memory, whichever is the larger part.
+pub(crate) fn steps(claim: &Claim, gpu_memory: Mebibytes) -> usize {
+    let compute = u32::from(claim.compute.0).div_ceil(STEP) as usize;
+    let memory =
+        if gpu_memory.0 == 0 { 0 } else { (claim.gpu_memory.0 * STEPS as u64).div_ceil(gpu_memory.0) };
+    compute.max(memory as usize)
+}
+
+impl Prices {
+    /// The prices on a fleet.
+    pub fn new(fleet: &Fleet, workload: &Workload) -> Self {
+        let kinds = workload.kinds();
+        let pools = pools(fleet);
+        let asked: f64 = kinds.iter().map(|kind| kind.part * gpus(&kind.claim)).sum();
+        let here: f64 = pools.iter().map(|pool| pool.gpus).sum();
+        if asked == 0.0 || here == 0.0 {
+            return Prices { kinds: kinds.iter().map(|kind| (*kind, gpus(&kind.claim))).collect() };
+        }
+        let solution = serve(&pools, kinds, serving(kinds, here / asked, Rows { pools: pools.len() }));
+        let row = Rows { pools: pools.len() };
+        let price = |kind: usize| solution.prices[row.kind(kind)].max(0.0);
+        Prices { kinds: kinds.iter().enumerate().map(|(kind, typical)| (*typical, price(kind))).collect() }
+    }
+
+    /// The kinds, each with its price.
+    pub fn kinds(&self) -> &[(Typical, f64)] {
+        &self.kinds
+    }
+}
+
+/// Fills the pools with what serving is worth; the prices of the kinds come last.
+fn serve(pools: &[Pool], kinds: &[Typical], mut columns: Vec<Column>) -> Solution {
+    let row = Rows { pools: pools.len() };
+    let room: Vec<f64> = (pools.iter().map(|pool| pool.gpus))
+        .chain(pools.iter().map(|pool| pool.cores))
+        .chain(kinds.iter().map(|_| 0.0))
+        .collect();
+    for (pool, entry) in pools.iter().enumerate() {
+        columns.extend(kinds.iter().enumerate().filter_map(|(kind, typical)| {
+            let fits = typical.claim.gpus == 0
+                || (typical.claim.models.contains(entry.model)
+                    && typical.claim.gpus <= entry.node
+                    && steps(&typical.claim, entry.gpu_memory) <= STEPS);
+            fits.then(|| row.filled(pool, f64::from(typical.claim.gpus), &[(kind, 1)], kinds))
+        }));
+    }
+    maximise(&room, columns, |prices| {
+        let pattern = |(pool, entry): (usize, &Pool)| {
+            let core = prices[row.cpu(pool)];
+            let worth = |kind: usize| prices[row.kind(kind)] - core * kinds[kind].claim.cpu.cores();
+            let (best, pattern) = fullest(kinds, entry, worth);
+            (best > prices[row.gpu(pool)] + 1e-7).then(|| row.filled(pool, 1.0, &pattern, kinds))
+        };
+        pools.iter().enumerate().filter_map(pattern).collect()
+    })
+}
+
+/// Most GPUs that any choice among these claims can fill: `None` where the programme did not come to an end.
+pub(crate) fn most_filled(fleet: &Fleet, claims: &[(Claim, u64)]) -> Option<f64> {
+    bounded(fleet, claims, gpus)
+}
+
+/// Most of these claims that can be served, whoever is turned away.
+pub(crate) fn most_served(fleet: &Fleet, claims: &[(Claim, u64)]) -> Option<f64> {
+    bounded(fleet, claims, |_| 1.0)
+}
+
+fn bounded(fleet: &Fleet, claims: &[(Claim, u64)], worth: impl Fn(&Claim) -> f64) -> Option<f64> {
+    let kinds: Vec<Typical> =
+        claims.iter().map(|(claim, count)| Typical { claim: *claim, part: *count as f64 }).collect();
+    let pools = pools(fleet);
+    let row = Rows { pools: pools.len() };
+    let all = |(kind, typical): (usize, &Typical)| Column {
+        takes: vec![(row.kind(kind), 1.0)],
+        worth: worth(&typical.claim),
+        most: typical.part,
+    };
+    let columns = kinds.iter().enumerate().map(all).collect();
+    let solution = serve(&pools, &kinds, columns);
+    solution.finished.then_some(solution.worth)
+}
+
+/// Whole GPUs' worth of compute.
+fn gpus(claim: &Claim) -> f64 {
+    claim.total() as f64 / f64::from(WHOLE.0)
+}
+
+fn pools(fleet: &Fleet) -> Vec<Pool> {
+    let mut nodes: BTreeMap<_, (Pool, u64)> = BTreeMap::new();
+    let mut count = vec![0_u64; fleet.classes().len()];
+    for node in fleet.nodes() {
+        count[usize::from(fleet.class_of(node).0)] += 1;
+    }
+    for (index, class) in fleet.classes() {
+        let shape = &class.shape;
+        let all = count[usize::from(index.0)];
+        let pool = Pool {
+            model: shape.model,
+            gpu_memory: shape.gpu_memory,
+            node: shape.gpus,
+            gpus: f64::from(shape.gpus) * all as f64,
+            cores: shape.cpu.cores() * all as f64,
+        };
+        let entry = nodes
+            .entry((shape.model, shape.gpus, shape.cpu))
+            .or_insert((Pool { gpus: 0.0, cores: 0.0, ..pool }, 0));
+        entry.0.gpus += pool.gpus;
+        entry.0.cores += pool.cores;
+        entry.1 += all;
+    }
+    let pools: Vec<Pool> = nodes.into_values().map(|(pool, _)| pool).collect();
+    if pools.len() <= MOST_POOLS {
+        return pools;
+    }
+    let mut merged: BTreeMap<ModelId, Pool> = BTreeMap::new();
+    for pool in pools {
+        let entry = merged.entry(pool.model).or_insert(Pool { gpus: 0.0, cores: 0.0, ..pool });
+        entry.gpus += pool.gpus;
+        entry.cores += pool.cores;
+        entry.node = entry.node.max(pool.node);
+    }
+    merged.into_values().collect()
+}
+
+/// Where the rows of the programme are.
+#[derive(Debug, Clone, Copy)]
+struct Rows {
+    pools: usize,
+}
+
+impl Rows {
+    fn gpu(self, pool: usize) -> usize {
+        pool
+    }
+
+    fn cpu(self, pool: usize) -> usize {
+        self.pools + pool
+    }
+
+    fn kind(self, kind: usize) -> usize {
+        2 * self.pools + kind
+    }
+
+    /// GPUs of a pool, filled with claims.
+    fn filled(self, pool: usize, gpus: f64, claims: &[(usize, u32)], kinds: &[Typical]) -> Column {
+        let cores: f64 =
+            claims.iter().map(|(kind, count)| kinds[*kind].claim.cpu.cores() * f64::from(*count)).sum();
+        let mut takes: Vec<(usize, f64)> =
+            claims.iter().map(|(kind, count)| (self.kind(*kind), -f64::from(*count))).collect();
+        if gpus > 0.0 {
+            takes.push((self.gpu(pool), gpus));
+        }
+        if cores > 0.0 {
+            takes.push((self.cpu(pool), cores));
+        }
+        Column { takes, worth: 0.0, most: f64::INFINITY }
+    }
+}
+
+/// What serving the kinds is worth: less and less the more of one is served.
+fn serving(kinds: &[Typical], arrivals: f64, row: Rows) -> Vec<Column> {
+    let last = SERVED[SERVED.len() - 1];
+    let mut columns = Vec::new();
+    for (kind, typical) in kinds.iter().enumerate() {
+        let size = gpus(&typical.claim);
+        let worth = if size > 0.0 { size } else { CORE * typical.claim.cpu.cores() };
+        let mut before = 0.0;
+        for served in SERVED {
+            columns.push(Column {
+                takes: vec![(row.kind(kind), 1.0)],
+                worth: worth * (1.0 + FAIRNESS * (last - served)),
+                most: (served - before) * arrivals * typical.part,
+            });
+            before = served;
+        }
+    }
+    columns
+}
+
+/// The most that parts on one GPU of a pool can be worth, and which parts those are.
+fn fullest(kinds: &[Typical], pool: &Pool, worth: impl Fn(usize) -> f64) -> (f64, Vec<(usize, u32)>) {
+    let mut best = [(0.0_f64, None::<(usize, usize)>); STEPS + 1];
+    for size in 1..=STEPS {
+        best[size] = (best[size - 1].0, None);
+        for (kind, typical) in kinds.iter().enumerate() {
+            let own = steps(&typical.claim, pool.gpu_memory);
+            if typical.claim.gpus != 1 || own == 0 || own > size || !typical.claim.models.contains(pool.model)
+            {
+                continue;
+            }
+            let sum = worth(kind) + best[size - own].0;
+            if sum > best[size].0 + 1e-12 {
+                best[size] = (sum, Some((kind, own)));
+            }
+        }
+    }
+    let mut pattern: BTreeMap<usize, u32> = BTreeMap::new();
+    let mut size = STEPS;
+    while size > 0 {
+        match best[size].1 {
+            Some((kind, own)) => {
+                *pattern.entry(kind).or_default() += 1;
+                size -= own;
+            }
+            None => size -= 1,
+        }
+    }
+    (best[STEPS].0, pattern.into_iter().collect())
+}

@@ -1,0 +1,118 @@
+//! Nodes and claims as a trace lists them.
+
+use carve_gpu_model::Mebibytes;
+use carve_placement::{Claim, CpuMilli, Fleet, FleetError, Mechanisms, NodeShape, Workload};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// A node of a trace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceNode {
+    /// Its name.
+    pub name: String,
+    /// CPU.
+    pub cpu: CpuMilli,
+    /// Memory of the machine.
+    pub memory: Mebibytes,
+    /// How many GPUs.
+    pub gpus: u8,
+    /// Memory of each GPU; 0 where the trace does not say.
+    pub gpu_memory: Mebibytes,
+    /// The model of its GPUs.
+    pub model: String,
+}
+
+/// A claim of a trace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TracePod {
+    /// Its name.
+    pub name: String,
+    /// What it asks for, but for the models.
+    pub claim: Claim,
+    /// The models that will do, as the trace writes them; empty for any.
+    pub models: String,
+    /// When it came, in seconds.
+    pub created: Option<u64>,
+    /// When it went, in seconds.
+    pub deleted: Option<u64>,
+}
+
+/// What a trace holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Trace {
+    /// Nodes, by name.
+    pub nodes: Vec<TraceNode>,
+    /// Claims, in the order of the file.
+    pub pods: Vec<TracePod>,
+}
+
+/// What is wrong with a trace, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum TraceError {
+    /// A line can not be read.
+    #[error("line {line}: {what}")]
+    Line {
+        /// The line, the first being 1.
+        line: usize,
+        /// What is wrong, and what to do.
+        what: String,
+    },
+    /// The nodes do not make a fleet.
+    #[error(transparent)]
+    Fleet(#[from] FleetError),
+    /// More GPU models than can be told apart.
+    #[error("the nodes have more than 64 GPU models; simulate them in parts")]
+    TooManyModels,
+}
+
+/// Pods on one node that no experiment comes near; kubelet's own limit is far lower, and traces do not tell it.
+const PODS: u32 = 1001;
+
+impl Trace {
+    /// The fleet of the trace, its nodes in the given order: of equal nodes the earlier is chosen.
+    pub fn fleet(&self, order: impl IntoIterator<Item = usize>) -> Result<Fleet, TraceError> {
+        let mut fleet = Fleet::new();
+        for node in order.into_iter().filter_map(|index| self.nodes.get(index)) {
+            let model = fleet.model(&node.model).ok_or(TraceError::TooManyModels)?;
+            let shape = NodeShape {
+                model,
+                gpus: node.gpus,
+                gpu_memory: node.gpu_memory,
+                cpu: node.cpu,
+                memory: node.memory,
+                pods: PODS,
+                mechanisms: Mechanisms::ANY,
+                numa: Vec::new(),
+                islands: Vec::new(),
+            };
+            fleet.add(&node.name, shape)?;
+        }
+        Ok(fleet)
+    }
+
+    /// What each pod asks of a fleet.
+    pub fn claims(&self, fleet: &Fleet) -> Vec<Claim> {
+        self.pods.iter().map(|pod| pod.claim_on(fleet)).collect()
+    }
+
+    /// What the trace usually asks for: the kinds that together make up 95 % of its pods.
+    pub fn workload(&self, fleet: &Fleet) -> Workload {
+        let mut seen: BTreeMap<(u64, u16, u8, &str), (Claim, u64)> = BTreeMap::new();
+        for pod in &self.pods {
+            let claim = pod.claim_on(fleet);
+            let key = (claim.cpu.0, claim.compute.0, claim.gpus, pod.models.as_str());
+            seen.entry(key).or_insert((claim, 0)).1 += 1;
+        }
+        Workload::seen(seen.into_iter().map(|(key, (claim, count))| (key, claim, count)), 95)
+    }
+}
+
+impl TracePod {
+    /// What it asks of a fleet, with the fleet's numbers of the models.
+    pub fn claim_on(&self, fleet: &Fleet) -> Claim {
+        if self.models.is_empty() {
+            return self.claim;
+        }
+        Claim { models: fleet.models_named(self.models.split('|')), ..self.claim }
+    }
+}
