@@ -2,6 +2,7 @@
 
 use crate::{Cluster, Namespace, PATIENCE, Pod};
 use carve_gpu_host::Machine;
+use carve_gpu_model::GpuIndex;
 use carve_sim_store::SharedMachine;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -68,7 +69,7 @@ impl GpuNode {
         let must = |result: std::io::Result<()>, what: &Path| {
             result.unwrap_or_else(|error| panic!("{}: {error}", what.display()));
         };
-        let (libraries, programs) = (self.root().join(LIBRARIES), self.root().join("usr/bin"));
+        let (libraries, programs) = (self.libraries(), self.root().join("usr/bin"));
         for folder in [&libraries, &programs, &self.root().join("dev/nvidia-caps")] {
             must(std::fs::create_dir_all(folder), folder);
         }
@@ -101,7 +102,7 @@ impl GpuNode {
         assert!(made.is_ok_and(|status| status.success()), "device nodes can not be made; is this root?");
     }
 
-    fn machine_gpus(&self) -> u32 {
+    pub(crate) fn machine_gpus(&self) -> u32 {
         use carve_gpu_host::GpuHost;
         let machine = self.machine();
         machine.gpus().map_or(0, |gpus| gpus.len() as u32)
@@ -110,6 +111,28 @@ impl GpuNode {
     /// The driver's root on the host.
     pub fn root(&self) -> PathBuf {
         self.folder.join("driver")
+    }
+
+    /// The driver's libraries on the host.
+    pub(crate) fn libraries(&self) -> PathBuf {
+        self.root().join(LIBRARIES)
+    }
+
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Puts another state of the machine in place of the one that is there, at once: MIG devices in the order in which
+    /// they are cut, as GPU and profile. The same cuts have the same names every time.
+    pub fn cut_anew(&self, machine: &str, cuts: &[(u32, &str)]) {
+        let next = self.files("next").join("machine.json");
+        let _ = std::fs::remove_file(&next);
+        let named = Machine::named(machine).unwrap_or_else(|error| panic!("{error}"));
+        let mut made = SharedMachine::open(&next, named).unwrap_or_else(|error| panic!("{error}"));
+        for (gpu, profile) in cuts {
+            carve_conformance::cut(&mut made, GpuIndex(*gpu), profile);
+        }
+        std::fs::rename(&next, self.state()).unwrap_or_else(|error| panic!("{error}"));
     }
 
     /// The file that is the machine.
@@ -326,6 +349,12 @@ impl AgentOnNode<'_> {
         let words =
             ["logs", "-n", self.namespace.name(), "-l", "app=carve-agent", "--tail=60", "--prefix=false"];
         self.node.cluster.try_kubectl(&words, None).unwrap_or_else(|error| error)
+    }
+
+    /// A condition of the agent's node.
+    pub fn condition(&self, kind: &str) -> Option<Value> {
+        let node = self.node.cluster.get(&["node", "node0"]);
+        node["status"]["conditions"].as_array()?.iter().find(|one| one["type"] == kind).cloned()
     }
 
     fn container(&self) -> Value {

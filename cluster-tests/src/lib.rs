@@ -7,11 +7,15 @@
 mod background;
 mod cluster;
 mod gpu_node;
+mod incumbent;
+mod kubelet_record;
 mod namespace;
 mod pod;
 
 pub use background::Background;
+pub use carve_conformance::{Incumbents, Program};
 pub use cluster::{Cluster, PATIENCE};
 pub use gpu_node::{AgentOnNode, GpuNode};
+pub use kubelet_record::Record;
 pub use namespace::Namespace;
 pub use pod::Pod;

@@ -1,9 +1,9 @@
 //! What carve does otherwise than NVIDIA's programs, with the reason for each.
 
-use crate::differences::Intended;
+use super::Intended;
 
 /// Towards kubelet and the container runtime.
-pub(crate) const PLUGIN: &[Intended] = &[
+pub const PLUGIN: &[Intended] = &[
     Intended {
         scenario: "no flags",
         place: "nvidia.com/gpu allocate * env NVIDIA_*",
@@ -119,7 +119,7 @@ pub(crate) const PLUGIN: &[Intended] = &[
 ];
 
 /// In labels.
-pub(crate) const LABELS: &[Intended] = &[Intended {
+pub const LABELS: &[Intended] = &[Intended {
     scenario: "*",
     place: "nvidia.com/gpu.present",
     theirs: "(nothing)",
