@@ -135,6 +135,11 @@ impl GpuNode {
         std::fs::rename(&next, self.state()).unwrap_or_else(|error| panic!("{error}"));
     }
 
+    /// The folder of that file, which whoever uses the driver must have.
+    pub fn machine_folder(&self) -> PathBuf {
+        self.folder.join("machine")
+    }
+
     /// The file that is the machine.
     pub fn state(&self) -> PathBuf {
         self.folder.join("machine/machine.json")
@@ -169,9 +174,19 @@ impl GpuNode {
         namespace: &'a Namespace,
         environment: &[(&str, &str)],
     ) -> AgentOnNode<'a> {
+        self.start_agent_of(self.cluster.carve_image(), namespace, environment)
+    }
+
+    /// Starts the agent from another image, and does not wait for it.
+    pub fn start_agent_of<'a>(
+        &'a self,
+        image: &str,
+        namespace: &'a Namespace,
+        environment: &[(&str, &str)],
+    ) -> AgentOnNode<'a> {
         let agent = AgentOnNode { node: self, namespace };
         namespace.apply(&agent.permissions());
-        namespace.apply(&agent.daemon_set(environment));
+        namespace.apply(&agent.daemon_set(image, environment));
         agent
     }
 
@@ -227,7 +242,7 @@ impl AgentOnNode<'_> {
         .to_string()
     }
 
-    fn daemon_set(&self, environment: &[(&str, &str)]) -> String {
+    fn daemon_set(&self, image: &str, environment: &[(&str, &str)]) -> String {
         let (node, cluster) = (self.node, &self.node.cluster);
         let root = node.root().display().to_string();
         let state = node.files("state").display().to_string();
@@ -301,7 +316,7 @@ impl AgentOnNode<'_> {
                         "terminationGracePeriodSeconds": 5,
                         "containers": [{
                             "name": "agent",
-                            "image": cluster.carve_image(),
+                            "image": image,
                             "imagePullPolicy": "Never",
                             "args": ["agent"],
                             "env": env,
@@ -377,7 +392,12 @@ impl AgentOnNode<'_> {
 
     /// Kills the agent's process with SIGKILL.
     pub fn kill_only(&self) {
-        self.node.cluster.on_node(&["pkill", "-9", "-f", "^/carve agent"]);
+        self.signal("KILL");
+    }
+
+    /// Sends the agent's process a signal, such as STOP or CONT.
+    pub fn signal(&self, name: &str) {
+        self.node.cluster.on_node(&["pkill", "--signal", name, "-f", "^/carve agent"]);
     }
 
     /// Takes the agent away from the node. Whatever becomes of the test, the next one finds the node without it.

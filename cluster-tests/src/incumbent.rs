@@ -3,9 +3,13 @@
 use crate::{Background, GpuNode};
 use carve_conformance::{Incumbents, Program};
 
-/// The kernel's list of the files that guard MIG devices is not there without a driver; the program gets one of its own.
+/// Gives the program what a driver would have made: the kernel's list of the files that guard MIG devices, and the
+/// driver's device nodes in `/dev`, where it looks which of them there are.
 const SCRIPT: &str = "mount -t tmpfs none /proc/driver && mkdir /proc/driver/nvidia-caps \
-     && cp \"$1\" /proc/driver/nvidia-caps/mig-minors && exec \"$0\"";
+     && cp \"$1/incumbent/mig-minors\" /proc/driver/nvidia-caps/mig-minors \
+     && mkdir -p \"$1/incumbent/dev\" && mount -t tmpfs none \"$1/incumbent/dev\" \
+     && cp -a /dev/null /dev/zero /dev/urandom \"$1\"/driver/dev/nvidia* \"$1/incumbent/dev\" \
+     && mount --bind \"$1/incumbent/dev\" /dev && exec \"$0\"";
 
 impl GpuNode {
     /// Starts a program of NVIDIA's beside kubelet, with further environment. It ends when the answer is dropped.
@@ -32,7 +36,7 @@ impl GpuNode {
             ("NVIDIA_CDI_HOOK_PATH", "/bin/true"),
         ];
         all.extend(environment);
-        let minors = minors.display().to_string();
-        self.cluster().background(&["unshare", "--mount", "sh", "-c", SCRIPT, &path, &minors], &all)
+        let folder = self.root().parent().map(|folder| folder.display().to_string()).unwrap_or_default();
+        self.cluster().background(&["unshare", "--mount", "sh", "-c", SCRIPT, &path, &folder], &all)
     }
 }

@@ -9,7 +9,7 @@ use carve_kubelet_api::device_plugin::{ContainerAllocateResponse, DeviceSpec};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use differences::{Difference, Intended, between, check, check_some};
-pub use table::{LABELS, PLUGIN};
+pub use table::{LABELS, PLUGIN, PODS};
 
 /// What was asked, and what was answered.
 pub type Told = BTreeMap<String, String>;

@@ -118,6 +118,15 @@ pub const PLUGIN: &[Intended] = &[
     },
 ];
 
+/// In what pods see on a real kubelet, beside what kubelet is told.
+pub const PODS: &[Intended] = &[Intended {
+    scenario: "*CDI*",
+    place: "* pod * env NVIDIA_CTK_LIBCUDA_DIR",
+    theirs: "/*",
+    ours: "(nothing)",
+    why: "what NVIDIA's CDI file tells its hooks; carve does not call them",
+}];
+
 /// In labels.
 pub const LABELS: &[Intended] = &[Intended {
     scenario: "*",
