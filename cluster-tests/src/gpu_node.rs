@@ -400,6 +400,15 @@ impl AgentOnNode<'_> {
         self.node.cluster.on_node(&["pkill", "--signal", name, "-f", "^/carve agent"]);
     }
 
+    /// Lets an agent that stands still go on for so many seconds, and kills it.
+    pub fn breathe_and_die(&self, seconds: &str) {
+        let script = format!(
+            "agent=$(pgrep -o -f '^/carve agent'); kill -CONT $agent; sleep {seconds}; kill -STOP $agent; \
+             sleep 0.2; kill -KILL $agent"
+        );
+        self.node.cluster.on_node(&["sh", "-c", &script]);
+    }
+
     /// Takes the agent away from the node. Whatever becomes of the test, the next one finds the node without it.
     pub fn remove(self) {
         drop(self);

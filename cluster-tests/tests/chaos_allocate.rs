@@ -64,31 +64,26 @@ fn killed_while_pods_are_given_devices() {
     all_run(&cluster, &namespace, &agent);
     let told = cluster.told("EndedUnexpectedly").len();
 
-    // Kubelet's question is on its way when the agent dies: the agent stands still, a pod is bound, and only then it is
-    // killed.
-    let restarts = agent.restarts();
-    agent.signal("STOP");
-    replace_workers(&cluster, &namespace);
-    let waits = |pod: &Value| pod["spec"]["nodeName"] == "node0" && pod["status"]["phase"] == "Pending";
-    agent.until("a pod waits for its device", || workers(&namespace).iter().any(waits));
-    std::thread::sleep(Duration::from_millis(500));
-    agent.kill_only();
-    agent.until("the pod whose question was cut off is refused", || {
-        refusals(&namespace).iter().any(|why| why.contains("rpc error"))
-    });
-    eprintln!("cut off: {:#?}", refusals(&namespace));
-    agent.wait_until_restarted(restarts + 1);
-    all_run(&cluster, &namespace, &agent);
-
-    // At moments that differ from round to round, between the first question and the last.
-    for round in 1..=3 {
+    // The agent stands still until a pod is bound and kubelet's question is on its way. Then it is killed at once, or
+    // after a breath in which it answers some questions and not others.
+    let mut cut_off: BTreeSet<String> = BTreeSet::new();
+    for breath in [None, Some("0.0005"), Some("0.002"), Some("0.02")] {
         let restarts = agent.restarts();
+        agent.signal("STOP");
         replace_workers(&cluster, &namespace);
-        std::thread::sleep(Duration::from_millis(250 * round));
-        agent.kill_only();
+        let waits = |pod: &Value| pod["spec"]["nodeName"] == "node0" && pod["status"]["phase"] == "Pending";
+        agent.until("a pod waits for its device", || workers(&namespace).iter().any(waits));
+        std::thread::sleep(Duration::from_millis(500));
+        match breath {
+            None => agent.kill_only(),
+            Some(breath) => agent.breathe_and_die(breath),
+        }
         agent.wait_until_restarted(restarts + 1);
         all_run(&cluster, &namespace, &agent);
+        cut_off.extend(refusals(&namespace));
     }
+    eprintln!("kubelet refused pods: {cut_off:#?}");
+    assert!(cut_off.iter().any(|why| why.contains("rpc error")), "no question was cut off: {cut_off:#?}");
 
     agent.offers(GPU, 8);
     assert_eq!(tenant(), before, "the pod that ran all the time was not touched");
