@@ -174,19 +174,9 @@ impl GpuNode {
         namespace: &'a Namespace,
         environment: &[(&str, &str)],
     ) -> AgentOnNode<'a> {
-        self.start_agent_of(self.cluster.carve_image(), namespace, environment)
-    }
-
-    /// Starts the agent from another image, and does not wait for it.
-    pub fn start_agent_of<'a>(
-        &'a self,
-        image: &str,
-        namespace: &'a Namespace,
-        environment: &[(&str, &str)],
-    ) -> AgentOnNode<'a> {
         let agent = AgentOnNode { node: self, namespace };
         namespace.apply(&agent.permissions());
-        namespace.apply(&agent.daemon_set(image, environment));
+        namespace.apply(&agent.daemon_set(environment));
         agent
     }
 
@@ -242,7 +232,7 @@ impl AgentOnNode<'_> {
         .to_string()
     }
 
-    fn daemon_set(&self, image: &str, environment: &[(&str, &str)]) -> String {
+    fn daemon_set(&self, environment: &[(&str, &str)]) -> String {
         let (node, cluster) = (self.node, &self.node.cluster);
         let root = node.root().display().to_string();
         let state = node.files("state").display().to_string();
@@ -316,7 +306,7 @@ impl AgentOnNode<'_> {
                         "terminationGracePeriodSeconds": 5,
                         "containers": [{
                             "name": "agent",
-                            "image": image,
+                            "image": cluster.carve_image(),
                             "imagePullPolicy": "Never",
                             "args": ["agent"],
                             "env": env,

@@ -67,7 +67,7 @@ fn killed_while_pods_are_given_devices() {
     // The agent stands still until a pod is bound and kubelet's question is on its way. Then it is killed at once, or
     // after a breath in which it answers some questions and not others.
     let mut cut_off: BTreeSet<String> = BTreeSet::new();
-    for breath in [None, Some("0.0005"), Some("0.002"), Some("0.02")] {
+    for breath in [None, Some("0.0005"), Some("0.002")] {
         let restarts = agent.restarts();
         agent.signal("STOP");
         replace_workers(&cluster, &namespace);
