@@ -19,7 +19,7 @@ impl RunningMark {
         let message = killed.then(|| {
             "the agent before this one ended without being told to: it was killed, ran out of memory or failed; \
              its container's last state says which. Pods that ran kept their devices; pods that asked for one in \
-             between were refused by kubelet"
+             between were rejected by kubelet"
                 .to_owned()
         });
         (RunningMark { path }, message)
