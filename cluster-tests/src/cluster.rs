@@ -132,6 +132,13 @@ impl Cluster {
         }
     }
 
+    /// Messages of the events about nodes with a reason.
+    pub fn told(&self, reason: &str) -> Vec<String> {
+        let events = self.get(&["events", "-n", "default", &format!("--field-selector=reason={reason}")]);
+        let items = events["items"].as_array().cloned().unwrap_or_default();
+        items.iter().filter_map(|event| Some(event["message"].as_str()?.to_owned())).collect()
+    }
+
     /// Brings an image onto the node.
     pub fn import(&self, image: &Image) {
         self.lab.import(image).unwrap_or_else(|error| panic!("{error:#}"));

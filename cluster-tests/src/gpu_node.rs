@@ -2,6 +2,7 @@
 
 use crate::{Cluster, Namespace, PATIENCE, Pod};
 use carve_gpu_host::Machine;
+use carve_gpu_model::GpuIndex;
 use carve_sim_store::SharedMachine;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -68,7 +69,7 @@ impl GpuNode {
         let must = |result: std::io::Result<()>, what: &Path| {
             result.unwrap_or_else(|error| panic!("{}: {error}", what.display()));
         };
-        let (libraries, programs) = (self.root().join(LIBRARIES), self.root().join("usr/bin"));
+        let (libraries, programs) = (self.libraries(), self.root().join("usr/bin"));
         for folder in [&libraries, &programs, &self.root().join("dev/nvidia-caps")] {
             must(std::fs::create_dir_all(folder), folder);
         }
@@ -101,7 +102,7 @@ impl GpuNode {
         assert!(made.is_ok_and(|status| status.success()), "device nodes can not be made; is this root?");
     }
 
-    fn machine_gpus(&self) -> u32 {
+    pub(crate) fn machine_gpus(&self) -> u32 {
         use carve_gpu_host::GpuHost;
         let machine = self.machine();
         machine.gpus().map_or(0, |gpus| gpus.len() as u32)
@@ -110,6 +111,33 @@ impl GpuNode {
     /// The driver's root on the host.
     pub fn root(&self) -> PathBuf {
         self.folder.join("driver")
+    }
+
+    /// The driver's libraries on the host.
+    pub(crate) fn libraries(&self) -> PathBuf {
+        self.root().join(LIBRARIES)
+    }
+
+    pub(crate) fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// Puts another state of the machine in place of the one that is there, at once: MIG devices in the order in which
+    /// they are cut, as GPU and profile. The same cuts have the same names every time.
+    pub fn cut_anew(&self, machine: &str, cuts: &[(u32, &str)]) {
+        let next = self.files("next").join("machine.json");
+        let _ = std::fs::remove_file(&next);
+        let named = Machine::named(machine).unwrap_or_else(|error| panic!("{error}"));
+        let mut made = SharedMachine::open(&next, named).unwrap_or_else(|error| panic!("{error}"));
+        for (gpu, profile) in cuts {
+            carve_conformance::cut(&mut made, GpuIndex(*gpu), profile);
+        }
+        std::fs::rename(&next, self.state()).unwrap_or_else(|error| panic!("{error}"));
+    }
+
+    /// The folder of that file, which whoever uses the driver must have.
+    pub fn machine_folder(&self) -> PathBuf {
+        self.folder.join("machine")
     }
 
     /// The file that is the machine.
@@ -328,6 +356,12 @@ impl AgentOnNode<'_> {
         self.node.cluster.try_kubectl(&words, None).unwrap_or_else(|error| error)
     }
 
+    /// A condition of the agent's node.
+    pub fn condition(&self, kind: &str) -> Option<Value> {
+        let node = self.node.cluster.get(&["node", "node0"]);
+        node["status"]["conditions"].as_array()?.iter().find(|one| one["type"] == kind).cloned()
+    }
+
     fn container(&self) -> Value {
         let pods = self.namespace.get(&["pods", "-l", "app=carve-agent"]);
         pods["items"][0]["status"]["containerStatuses"][0].clone()
@@ -348,7 +382,21 @@ impl AgentOnNode<'_> {
 
     /// Kills the agent's process with SIGKILL.
     pub fn kill_only(&self) {
-        self.node.cluster.on_node(&["pkill", "-9", "-f", "^/carve agent"]);
+        self.signal("KILL");
+    }
+
+    /// Sends the agent's process a signal, such as STOP or CONT.
+    pub fn signal(&self, name: &str) {
+        self.node.cluster.on_node(&["pkill", "--signal", name, "-f", "^/carve agent"]);
+    }
+
+    /// Lets an agent that stands still go on for so many seconds, and kills it.
+    pub fn breathe_and_die(&self, seconds: &str) {
+        let script = format!(
+            "agent=$(pgrep -o -f '^/carve agent'); kill -CONT $agent; sleep {seconds}; kill -STOP $agent; \
+             sleep 0.2; kill -KILL $agent"
+        );
+        self.node.cluster.on_node(&["sh", "-c", &script]);
     }
 
     /// Takes the agent away from the node. Whatever becomes of the test, the next one finds the node without it.

@@ -7,11 +7,17 @@
 mod background;
 mod cluster;
 mod gpu_node;
+mod incumbent;
+mod kubelet_record;
 mod namespace;
+mod node_features;
 mod pod;
 
 pub use background::Background;
+pub use carve_conformance::{Incumbents, Program};
 pub use cluster::{Cluster, PATIENCE};
 pub use gpu_node::{AgentOnNode, GpuNode};
+pub use kubelet_record::Record;
 pub use namespace::Namespace;
+pub use node_features::NodeFeatures;
 pub use pod::Pod;

@@ -1,6 +1,6 @@
 //! The agent's device plugin on a real kubelet: time-slicing as people set it up, and life's accidents.
 
-use carve_cluster_tests::{Cluster, GpuNode, PATIENCE, Pod};
+use carve_cluster_tests::{Cluster, GpuNode, NodeFeatures, Pod};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -164,34 +164,16 @@ fn a_node_proves_itself_on_demand_and_labels_of_others_are_left_alone() {
     cluster.kubectl(&["label", "node", "node0", "nvidia.com/gpu.product-"]);
 }
 
-/// As much of Node Feature Discovery's API as the agent uses.
-const NODE_FEATURES: &str = "apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: nodefeatures.nfd.k8s-sigs.io}
-spec:
-  group: nfd.k8s-sigs.io
-  scope: Namespaced
-  names: {kind: NodeFeature, plural: nodefeatures, singular: nodefeature}
-  versions:
-  - name: v1alpha1
-    served: true
-    storage: true
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-";
-
 #[test]
 fn labels_go_through_node_feature_discovery_where_it_is() {
     let Some(cluster) = Cluster::connect() else { return };
     let Some(node) = GpuNode::new(&cluster, "nfd", "h200-141gb:1") else { return };
     let namespace = cluster.namespace("nfd");
-    namespace.apply(NODE_FEATURES);
-    let served = || cluster.try_kubectl(&["get", "nodefeatures", "-A"], None).is_ok();
-    cluster.until("the API is served", PATIENCE, served);
+    let _features = NodeFeatures::serve(&cluster);
     let agent = node.start_agent(&namespace, &[]);
     let feature = || namespace.get(&["nodefeature", "nvidia-features-for-node0"]);
     let labelled = || feature()["spec"]["labels"]["nvidia.com/gpu.product"] == "NVIDIA-H200";
     agent.until("the NodeFeature is there", labelled);
     assert_eq!(feature()["metadata"]["labels"]["nfd.node.kubernetes.io/node-name"], "node0");
     agent.remove();
-    cluster.kubectl(&["delete", "crd", "nodefeatures.nfd.k8s-sigs.io"]);
 }

@@ -1,39 +1,17 @@
 //! From NVIDIA's plugin to the agent and back, with pods that run through it all.
 
-use carve_cluster_tests::{Background, Cluster, GpuNode, PATIENCE, Pod};
+use carve_cluster_tests::{Cluster, GpuNode, Incumbents, PATIENCE, Pod, Program};
 
 const GPU: &str = "nvidia.com/gpu";
-/// NVIDIA's plugin on the first node, on the machine of the test.
-fn incumbent(cluster: &Cluster, node: &GpuNode) -> Option<Background> {
-    let Some(programs) = std::env::var_os("CARVE_INCUMBENTS") else {
-        assert_ne!(
-            std::env::var("CI").as_deref(),
-            Ok("true"),
-            "NVIDIA's programs are not named, and CI must not skip"
-        );
-        eprintln!("SKIPPED: CARVE_INCUMBENTS does not name NVIDIA's programs");
-        return None;
-    };
-    let plugin = std::path::Path::new(&programs).join("nvidia-device-plugin").display().to_string();
-    let libraries = node.root().join("usr/lib/x86_64-linux-gnu").display().to_string();
-    let state = node.state().display().to_string();
-    Some(cluster.background(
-        &[&plugin],
-        &[
-            ("LD_LIBRARY_PATH", &libraries),
-            ("CARVE_SIM_STATE", &state),
-            ("NODE_NAME", "node0"),
-            ("PASS_DEVICE_SPECS", "true"),
-            ("NVIDIA_DEV_ROOT", &node.root().display().to_string()),
-        ],
-    ))
-}
 
 #[test]
 fn pods_run_on_while_the_node_changes_hands_and_back() {
     let Some(cluster) = Cluster::connect() else { return };
     let Some(node) = GpuNode::new(&cluster, "switch-over", "h200-141gb:4") else { return };
-    let Some(mut theirs) = incumbent(&cluster, &node) else { return };
+    let Some(incumbents) = Incumbents::locate() else { return };
+    let incumbent =
+        || node.start_incumbent(&incumbents, Program::DevicePlugin, &[("PASS_DEVICE_SPECS", "true")]);
+    let mut theirs = incumbent();
     let namespace = cluster.namespace("switch-over");
     let offers = |count: u64| {
         let what = format!("the node offers {count} GPUs");
@@ -71,7 +49,7 @@ fn pods_run_on_while_the_node_changes_hands_and_back() {
 
     // And back.
     agent.remove();
-    let theirs_again = incumbent(&cluster, &node);
+    let theirs_again = incumbent();
     offers(4);
     run("theirs-again");
     for pod in ["theirs", "ours", "theirs-again"] {

@@ -9,13 +9,16 @@ mod built;
 mod cage;
 mod caged_carve;
 mod carve;
+mod cut;
 mod driver_files;
 mod incumbents;
 mod kernel_files;
 mod libraries;
 mod outcome;
+pub mod side_by_side;
 
 pub use cage::{Cage, CageError};
 pub use carve::Carve;
+pub use cut::cut;
 pub use incumbents::{Incumbents, Program};
 pub use outcome::{Outcome, Running};

@@ -4,16 +4,11 @@
 mod answers;
 #[path = "side_by_side/cdi_files.rs"]
 mod cdi_files;
-#[path = "side_by_side/differences.rs"]
-mod differences;
 #[path = "side_by_side/pair.rs"]
 mod pair;
-#[path = "side_by_side/table.rs"]
-mod table;
 
-use differences::{between, check};
+use carve_conformance::side_by_side::{LABELS, PLUGIN, between, check};
 use pair::{Pair, Scenario};
-use table::{LABELS, PLUGIN};
 
 const GPU: &[&str] = &["nvidia.com/gpu"];
 const SHARED: &[&str] = &["nvidia.com/gpu.shared"];

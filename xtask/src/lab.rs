@@ -34,6 +34,7 @@ pub(crate) fn lab(words: &[&str]) -> Result<()> {
             println!("{}", lab.kubeconfig().display());
             Ok(())
         }
+        ["figures"] => figures(&lab),
         ["logs"] => {
             lab.logs().iter().for_each(|name| println!("{name}"));
             Ok(())
@@ -43,7 +44,7 @@ pub(crate) fn lab(words: &[&str]) -> Result<()> {
             Ok(())
         }
         _ => bail!(
-            "usage: cargo xtask lab up [--kubernetes 1.36|1.35] [--nodes N] | fleet N | down | status | exec CMD… | kubeconfig | logs [COMPONENT]"
+            "usage: cargo xtask lab up [--kubernetes 1.36|1.35] [--nodes N] | fleet N | down | status | exec CMD… | kubeconfig | logs [COMPONENT] | figures"
         ),
     }
 }
@@ -70,6 +71,27 @@ pub(crate) fn images(lab: &Lab) -> Result<Vec<PathBuf>> {
         written.push(folder.join(name));
     }
     Ok(written)
+}
+
+/// What the agent costs on a node beside NVIDIA's programs, in a lab of its own unless one is up.
+fn figures(lab: &Lab) -> Result<()> {
+    run(cargo().args(["build", "--release", "--quiet", "--package", "carve"]))?;
+    run(cargo().args(["build", "--quiet", "--package", "carve-nvml-sim", "--package", "carve-cuda-sim"]))?;
+    let programs = crate::incumbents::build()?;
+    let own = lab.status() == Status::Down;
+    if own {
+        lab.up(Release::DEFAULT, 1, &images(lab)?)?;
+    }
+    let mut command = cargo();
+    command.args(["run", "--quiet", "--package", "carve-cluster-tests", "--example", "figures"]);
+    command.env("CARVE_SIMULATED_DRIVER", root().join("target/debug/libcarve_nvml_sim.so"));
+    command.env("CARVE_RELEASE_BINARY", root().join("target/release/carve"));
+    command.env("CARVE_INCUMBENTS", programs);
+    let measured = run(&mut command);
+    if own {
+        lab.down()?;
+    }
+    measured
 }
 
 fn up(lab: &Lab, options: &[&str]) -> Result<()> {

@@ -18,7 +18,8 @@ usage: cargo xtask TASK
   test         everything: tidy, format, lints, NVIDIA's programs, tests, fuzz targets (bounded)
   ci           the same with CI=true, where nothing may be skipped
   incumbents   build NVIDIA's programs, and the oracle made of their packages, into the cache
-  lab VERB     a real Kubernetes: up [--kubernetes 1.36|1.35] [--nodes N], fleet N, down, status, exec CMD…, kubeconfig, logs [COMPONENT]
+  lab VERB     a real Kubernetes: up [--kubernetes 1.36|1.35] [--nodes N], fleet N, down, status, exec CMD…, kubeconfig, logs [COMPONENT],
+               figures (what the agent costs beside NVIDIA's programs)
   fuzz [RUNS]  run every fuzz target for a number of cases (50000 unless told)
 ";
 

@@ -1,17 +1,14 @@
 //! Everything that kubelet can learn from a device plugin, as a flat table: what was asked, and what was answered.
 
+use carve_conformance::side_by_side::{Told, tell_container};
 use carve_kubelet_api::device_plugin::{
-    AllocateRequest, ContainerAllocateRequest, ContainerAllocateResponse,
-    ContainerPreferredAllocationRequest, Device, DevicePluginClient, DeviceSpec, Empty,
-    PreferredAllocationRequest,
+    AllocateRequest, ContainerAllocateRequest, ContainerPreferredAllocationRequest, Device,
+    DevicePluginClient, Empty, PreferredAllocationRequest,
 };
 use carve_test_support::FakeKubelet;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tonic::transport::Channel;
-
-/// What was asked, and what was answered.
-pub(crate) type Told = BTreeMap<String, String>;
 
 /// Asks everything about all resources, once those named are registered.
 pub(crate) async fn ask(kubelet: &FakeKubelet, resources: &[&str], any_order: bool) -> Told {
@@ -108,42 +105,6 @@ async fn allocate(
             }
         }
     }
-}
-
-fn tell_container(place: &str, container: &ContainerAllocateResponse, any_order: bool, told: &mut Told) {
-    let list = |text: &str| {
-        let mut names: Vec<&str> = text.split(',').collect();
-        if any_order {
-            names.sort_unstable();
-        }
-        names.join(",")
-    };
-    for (name, value) in &container.envs {
-        told.insert(format!("{place} env {name}"), list(value));
-    }
-    for (name, value) in &container.annotations {
-        // What follows is random.
-        let name = name.split_inclusive("nvidia-device-plugin_").next().unwrap_or(name);
-        told.insert(format!("{place} annotation {name}"), list(value));
-    }
-    let names: Vec<&str> = container.cdi_devices.iter().map(|device| device.name.as_str()).collect();
-    told.insert(format!("{place} cdi"), list(&names.join(",")));
-    // The order of mounts and nodes has no meaning, and NVIDIA's is that of a Go map; how many there are has.
-    let mounts = container.mounts.iter().map(|mount| {
-        format!("{} on {} read-only {}", mount.host_path, mount.container_path, mount.read_only)
-    });
-    told.insert(format!("{place} mounts"), sorted(mounts));
-    told.insert(format!("{place} nodes named"), container.devices.len().to_string());
-    let node =
-        |node: &DeviceSpec| format!("{} as {} {}", node.host_path, node.container_path, node.permissions);
-    let distinct: BTreeSet<String> = container.devices.iter().map(node).collect();
-    told.insert(format!("{place} nodes"), sorted(distinct.into_iter()));
-}
-
-fn sorted(texts: impl Iterator<Item = String>) -> String {
-    let mut texts: Vec<String> = texts.collect();
-    texts.sort();
-    texts.join("; ")
 }
 
 /// How many shares of each part are preferred, largest first: among equals NVIDIA's choice is random.

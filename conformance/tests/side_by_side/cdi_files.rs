@@ -1,6 +1,6 @@
 //! What a container runtime finds in the CDI files of a plugin.
 
-use crate::answers::Told;
+use carve_conformance::side_by_side::Told;
 use serde_json::Value;
 use std::path::Path;
 

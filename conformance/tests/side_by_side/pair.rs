@@ -1,9 +1,10 @@
 //! A cage with a machine, NVIDIA's program and ours in it, each with a kubelet of its own.
 
-use crate::answers::{Told, ask};
-use carve_conformance::{Cage, Incumbents, Program, Running};
-use carve_gpu_host::{GpuHost, Machine, ModeOutcome};
-use carve_gpu_model::{ComputeProfileIndex, GpuIndex, ProfileName};
+use crate::answers::ask;
+use carve_conformance::side_by_side::Told;
+use carve_conformance::{Cage, Incumbents, Program, Running, cut};
+use carve_gpu_host::Machine;
+use carve_gpu_model::GpuIndex;
 use carve_sim_store::SharedMachine;
 use carve_test_support::FakeKubelet;
 use std::path::Path;
@@ -170,21 +171,4 @@ fn lines(text: &str) -> Told {
         assert!(before.is_none(), "{key} stands there twice");
     }
     told
-}
-
-fn cut(machine: &mut SharedMachine, gpu: GpuIndex, profile: &str) {
-    if !machine.mig_mode(gpu).unwrap().unwrap().current
-        && machine.set_mig_mode(gpu, true).unwrap() == ModeOutcome::NeedsReset
-    {
-        machine.reset(&[gpu]).unwrap();
-    }
-    if profile.is_empty() {
-        return;
-    }
-    let name: ProfileName = profile.parse().unwrap();
-    let table = machine.profile_table(gpu).unwrap();
-    let (_, profile) = table.by_name(&name).unwrap();
-    let instance = machine.create_gpu_instance(gpu, profile.id, None).unwrap();
-    let whole = ComputeProfileIndex::of_slices(profile.slices).unwrap();
-    machine.create_compute_instance(gpu, instance.id, whole).unwrap();
 }

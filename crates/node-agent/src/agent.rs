@@ -87,6 +87,8 @@ pub(crate) struct Agent {
     boot: String,
     mig: Option<MigReport>,
     remarks: BTreeSet<String>,
+    /// What hinders now, by the reason under which it was told.
+    troubles: BTreeMap<&'static str, String>,
     driver_answers: bool,
 }
 
@@ -95,6 +97,11 @@ const READING: Duration = Duration::from_secs(30);
 
 pub(crate) fn now() -> Seconds {
     Seconds(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()))
+}
+
+/// Which boot of the machine this is.
+pub(crate) fn boot() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 /// Reads everything about the GPUs. How they are connected is asked anew only if they are others than before: that is
@@ -165,8 +172,7 @@ impl Agent {
         if let Some(trouble) = restored.trouble {
             reporter.event(Tone::Warning, "CheckpointCorrupt", trouble);
         }
-        let boot =
-            std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
+        let boot = boot();
         let health = match restored.records {
             None => HealthBook::new(health_settings, &node),
             Some(records) => {
@@ -230,6 +236,7 @@ impl Agent {
             boot,
             mig: None,
             remarks: BTreeSet::new(),
+            troubles: BTreeMap::new(),
             driver_answers: true,
         }
     }
@@ -461,8 +468,31 @@ impl Agent {
         for remark in news.remarks {
             tracing::warn!("{remark}");
         }
-        if let Err(error) = self.checkpoint.save(&self.health.to_records(), &self.boot) {
-            self.remark("Checkpoint", format!("the checkpoint can not be written: {error}"));
+        let saved = self.checkpoint.save(&self.health.to_records(), &self.boot);
+        let trouble = saved.err().map(|error| {
+            let path = self.checkpoint.path().display();
+            format!(
+                "{path} can not be written: {error}; a restart would forget which GPUs are sick. \
+                 Make room or make the folder writable; it is tried again at every look at the GPUs"
+            )
+        });
+        self.trouble("Checkpoint", trouble, "the health of GPUs is written down again");
+    }
+
+    /// Something that hinders, or does no longer: told when it begins, when it changes and when it is over.
+    fn trouble(&mut self, reason: &'static str, trouble: Option<String>, over: &str) {
+        if self.troubles.get(reason) == trouble.as_ref() {
+            return;
+        }
+        match trouble {
+            Some(why) => {
+                self.reporter.event(Tone::Warning, reason, why.clone());
+                self.troubles.insert(reason, why);
+            }
+            None => {
+                self.troubles.remove(reason);
+                self.reporter.event(Tone::Normal, reason, over);
+            }
         }
     }
 

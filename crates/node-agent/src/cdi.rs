@@ -228,9 +228,14 @@ fn install(path: &Path) -> io::Result<()> {
         fs::create_dir_all(folder)?;
     }
     let new = path.with_extension("new");
-    fs::copy("/proc/self/exe", &new)?;
-    fs::set_permissions(&new, fs::Permissions::from_mode(0o755))?;
-    fs::rename(&new, path)
+    let put = fs::copy("/proc/self/exe", &new)
+        .and_then(|_| fs::set_permissions(&new, fs::Permissions::from_mode(0o755)))
+        .and_then(|()| fs::rename(&new, path));
+    if put.is_err() {
+        // Half a program takes room that is missing already.
+        let _ = fs::remove_file(&new);
+    }
+    put
 }
 
 /// Whether two files hold the same, without having either in memory.

@@ -34,6 +34,11 @@ impl Checkpoint {
         Checkpoint { path: folder.join("agent.json"), written: None }
     }
 
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Reads it.
     pub(crate) fn restore(&self) -> Restored {
         let nothing = Restored { records: None, boot: None, trouble: None };
@@ -79,10 +84,16 @@ impl Checkpoint {
             fs::create_dir_all(folder)?;
         }
         let new = self.path.with_extension("json.new");
-        let mut file = fs::File::create(&new)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&new, &self.path)?;
+        let written = fs::File::create(&new).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&new, &self.path)
+        });
+        if let Err(error) = written {
+            // Half a file takes room that is missing already.
+            let _ = fs::remove_file(&new);
+            return Err(error);
+        }
         self.written = Some(records.gpus.clone());
         Ok(())
     }

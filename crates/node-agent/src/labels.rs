@@ -122,7 +122,12 @@ fn write_file(path: &Path, text: &str) -> std::io::Result<()> {
     name.push(".new");
     // A name that starts with a dot is not read by Node Feature Discovery.
     let new = path.with_file_name(format!(".{}", name.to_string_lossy()));
-    let mut file = fs::File::create(&new)?;
-    file.write_all(text.as_bytes())?;
-    fs::rename(&new, path)
+    let written = fs::File::create(&new).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        fs::rename(&new, path)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written
 }

@@ -13,6 +13,7 @@ mod driver_links;
 mod holders;
 mod http;
 mod labels;
+mod last_end;
 mod machine;
 mod metrics;
 mod mig;

@@ -1,14 +1,15 @@
 //! From the first breath to the last: start in the right order, learn, act, and end without disturbing anybody.
 
-use crate::agent::{Agent, Beginning, now, read, wait_for_machine};
+use crate::agent::{Agent, Beginning, boot, now, read, wait_for_machine};
 use crate::http;
+use crate::last_end::RunningMark;
 use crate::machine::OpenHost;
 use crate::metrics::Metrics;
 use crate::mig::{MigManager, Wish, restore_after_reboot};
 use crate::options::{AgentOptions, ConfigSource, Job};
 use crate::plugins::LOOK;
 use crate::tell::Reporter;
-use crate::validation::prove;
+use crate::validation::{Report, leave_files, prove};
 use carve_cluster_api::{NodeApi, Tone, names};
 use carve_mig_manager::StateDir;
 use std::sync::Arc;
@@ -52,10 +53,14 @@ pub async fn run(options: AgentOptions, open: OpenHost) -> Result<(), AgentError
             tokio::time::sleep(ENDING).await;
         }
     };
-    tokio::select! {
-        outcome = live(options, open, stopped, &working) => outcome,
+    let (mark, before) = RunningMark::begin(&options.state_dir, &boot());
+    let outcome = tokio::select! {
+        outcome = live(options, open, stopped, &working, before) => outcome,
         () = told => Ok(()),
-    }
+    };
+    // An agent that ends by itself says why.
+    mark.end();
+    outcome
 }
 
 /// How long putting things away may take.
@@ -71,6 +76,7 @@ async fn live(
     open: OpenHost,
     mut stopped: watch::Receiver<bool>,
     working: &AtomicBool,
+    before: Option<String>,
 ) -> Result<(), AgentError> {
     // From the start: a hangup that nobody listens for ends the process.
     let mut hangup = signal(SignalKind::hangup()).map_err(AgentError::Signals)?;
@@ -86,6 +92,9 @@ async fn live(
     }
     let api = connect(&options).await?;
     let reporter = Reporter::start(api.clone());
+    if let Some(message) = before {
+        reporter.event(Tone::Warning, "EndedUnexpectedly", message);
+    }
     let fail_at_once = options.flags.fail_on_init_error == Some(true);
     let (machine, reading) =
         wait_for_machine(&open, &reporter, &readiness, fail_at_once).await.map_err(AgentError::NoGpus)?;
@@ -195,7 +204,29 @@ fn prove_in_the_background(agent: &Agent) {
             if report.passed() { (Tone::Normal, "Validated") } else { (Tone::Warning, "ValidationFailed") };
         reporter.event(tone, reason, report.summary());
         reporter.condition(names::VALIDATED, report.passed(), reason, report.summary());
+        leave_files_in_time(&options, &report, &reporter).await;
     });
+}
+
+/// Others wait for the files, so they are written as soon as that is possible.
+async fn leave_files_in_time(options: &AgentOptions, report: &Report, reporter: &Reporter) {
+    let folder = options.validations.display();
+    let mut told = false;
+    while let Err(error) = leave_files(&options.validations, report) {
+        if !told {
+            let message = format!(
+                "results of validation can not be written to {folder}: {error}. Make room or make the folder \
+                 writable; it is tried again every {} s",
+                options.probe.as_secs()
+            );
+            reporter.event(Tone::Warning, "ValidationFiles", message);
+            told = true;
+        }
+        tokio::time::sleep(options.probe).await;
+    }
+    if told {
+        reporter.event(Tone::Normal, "ValidationFiles", format!("results of validation are in {folder}"));
+    }
 }
 
 fn ticks(period: Duration) -> tokio::time::Interval {

@@ -88,10 +88,14 @@ const REGISTRATION: Duration = Duration::from_secs(30);
 
 /// Proves that the node works, for a person who asks.
 pub async fn validate(options: &AgentOptions, open: &OpenHost) -> Report {
-    prove(options, Machine::open(open).await).await
+    let report = prove(options, Machine::open(open).await).await;
+    if let Err(error) = leave_files(&options.validations, &report) {
+        tracing::warn!(folder = %options.validations.display(), %error, "results of validation can not be written");
+    }
+    report
 }
 
-/// Proves that the node works.
+/// Proves that the node works; leaves no files.
 pub(crate) async fn prove(options: &AgentOptions, machine: Result<Machine, String>) -> Report {
     let mut steps = Vec::new();
     let mut node = None;
@@ -118,11 +122,7 @@ pub(crate) async fn prove(options: &AgentOptions, machine: Result<Machine, Strin
             steps.push(Step { name: "cuda", verdict: cuda(options, &node).await });
         }
     }
-    let report = Report { steps };
-    if let Err(error) = leave_files(&options.validations, &report) {
-        tracing::warn!(folder = %options.validations.display(), %error, "results of validation can not be written");
-    }
-    report
+    Report { steps }
 }
 
 fn failed(steps: &[Step]) -> bool {
@@ -211,7 +211,7 @@ async fn cuda(options: &AgentOptions, node: &NodeGpus) -> Verdict {
 }
 
 /// A file for each step that passed, and none for the others.
-fn leave_files(folder: &Path, report: &Report) -> std::io::Result<()> {
+pub(crate) fn leave_files(folder: &Path, report: &Report) -> std::io::Result<()> {
     fs::create_dir_all(folder)?;
     for (name, file) in FILES {
         let path = folder.join(file);

@@ -7,6 +7,7 @@ mod check;
 mod configs;
 mod ending;
 mod flags;
+mod full_disk;
 mod kills;
 mod metrics;
 mod node;

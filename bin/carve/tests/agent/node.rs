@@ -53,6 +53,13 @@ impl Node {
         self.folder.path().join(name)
     }
 
+    /// A path as the running agent sees it, also below mounts that only it has.
+    pub(crate) fn inside(&self, name: &str) -> PathBuf {
+        let id = self.agent.as_ref().expect("an agent").id();
+        let path = self.path(name);
+        Path::new(&format!("/proc/{id}/root")).join(path.strip_prefix("/").unwrap_or(&path))
+    }
+
     /// The simulated machine, to have accidents happen to it.
     pub(crate) fn machine(&self) -> SharedMachine {
         SharedMachine::attach(&self.path("machine.json")).expect("the machine")

@@ -133,12 +133,15 @@ impl Agent {
         for remark in cdi.remarks {
             self.remark("Cdi", remark);
         }
-        if let (Some(why), true) = (&cdi.trouble, self.settings.any_cdi_list() || self.settings.imex_required)
-        {
+        let matters = self.settings.any_cdi_list() || self.settings.imex_required;
+        let trouble = cdi.trouble.filter(|_| matters);
+        if let Some(why) = &trouble {
             for part in self.offer.resources.values().flat_map(|resource| &resource.devices) {
                 unwell.entry(part.part.clone()).or_insert_with(|| why.clone());
             }
         }
+        let told = trouble.map(|why| format!("nothing is given away until containers can be served: {why}"));
+        self.trouble("CdiFailed", told, "containers can be served again");
         for part in &self.holding_back {
             unwell.insert(part.clone(), "it is about to be cut otherwise".to_owned());
         }

@@ -1,9 +1,9 @@
 //! What carve does otherwise than NVIDIA's programs, with the reason for each.
 
-use crate::differences::Intended;
+use super::Intended;
 
 /// Towards kubelet and the container runtime.
-pub(crate) const PLUGIN: &[Intended] = &[
+pub const PLUGIN: &[Intended] = &[
     Intended {
         scenario: "no flags",
         place: "nvidia.com/gpu allocate * env NVIDIA_*",
@@ -118,8 +118,17 @@ pub(crate) const PLUGIN: &[Intended] = &[
     },
 ];
 
+/// In what pods see on a real kubelet, beside what kubelet is told.
+pub const PODS: &[Intended] = &[Intended {
+    scenario: "*CDI*",
+    place: "* pod * env NVIDIA_CTK_LIBCUDA_DIR",
+    theirs: "/*",
+    ours: "(nothing)",
+    why: "what NVIDIA's CDI file tells its hooks; carve does not call them",
+}];
+
 /// In labels.
-pub(crate) const LABELS: &[Intended] = &[Intended {
+pub const LABELS: &[Intended] = &[Intended {
     scenario: "*",
     place: "nvidia.com/gpu.present",
     theirs: "(nothing)",

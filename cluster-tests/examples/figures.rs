@@ -1,0 +1,167 @@
+//! What the agent costs on a node, beside NVIDIA's device plugin and gpu-feature-discovery on the same kubelet and machine:
+//! `cargo xtask lab figures` runs this in a lab with a release build.
+//!
+//! Memory and size are promises and fail the command; times are printed and no more, because machines differ.
+#![allow(clippy::panic, clippy::expect_used, reason = "a failure of the command is a panic that says why")]
+
+use carve_cluster_tests::{Cluster, GpuNode, Incumbents, Namespace, NodeFeatures, PATIENCE, Pod, Program};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const GPU: &str = "nvidia.com/gpu";
+/// How often eight containers ask kubelet for a GPU each.
+const ROUNDS: u64 = 5;
+/// How long programs are left alone before their memory is read.
+const REST: Duration = Duration::from_secs(15);
+
+/// What one side costs.
+#[derive(Debug, Default)]
+struct Figures {
+    rss_kib: u64,
+    pss_kib: u64,
+    bytes: u64,
+    mean_ms: f64,
+    within: [f64; STEPS.len()],
+}
+
+/// A field of a file of a process on the node, in KiB.
+fn kib(cluster: &Cluster, process: &str, file: &str, field: &str) -> u64 {
+    let text = cluster.on_node(&["cat", &format!("/proc/{process}/{file}")]);
+    let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value
+        .and_then(|text| text.trim().strip_suffix(" kB")?.parse().ok())
+        .unwrap_or_else(|| panic!("/proc/{process}/{file} has no {field}: {text}"))
+}
+
+/// The process whose command line starts with this.
+fn process(cluster: &Cluster, start: &str) -> String {
+    let found = cluster.on_node(&["pgrep", "-o", "-f", &format!("^{start}")]);
+    let id = found.trim().to_owned();
+    assert!(!id.is_empty(), "no process runs {start}");
+    id
+}
+
+/// Steps of kubelet's histogram, in seconds.
+const STEPS: [&str; 5] = ["0.005", "0.01", "0.025", "0.05", "+Inf"];
+
+/// How long kubelet waited for all answers to Allocate so far, and how many came within each step.
+fn allocations(cluster: &Cluster) -> (f64, [f64; STEPS.len()]) {
+    let metrics = cluster.kubectl(&["get", "--raw", "/api/v1/nodes/node0/proxy/metrics"]);
+    let of = |series: &str| -> f64 {
+        let name = format!("kubelet_device_plugin_alloc_duration_seconds_{series}");
+        let line = metrics.lines().find(|line| line.starts_with(&name) && line.contains(GPU));
+        line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0.0)
+    };
+    (of("sum"), STEPS.map(|step| of(&format!("bucket{{resource_name=\"{GPU}\",le=\"{step}\""))))
+}
+
+/// Has pods take and leave all GPUs, and measures what kubelet waited for.
+fn work(cluster: &Cluster, namespace: &Namespace, figures: &mut Figures) {
+    cluster.until("eight GPUs are offered", PATIENCE, || cluster.allocatable(GPU) == Some(8));
+    let before = allocations(cluster);
+    for _ in 0..ROUNDS {
+        namespace.apply(&Pod::sleeping(cluster, "worker").limit(GPU, "1").deployment(8));
+        cluster.until("eight pods run", PATIENCE, || {
+            namespace.get(&["deployment", "worker"])["status"]["availableReplicas"] == 8
+        });
+        cluster.kubectl(&["delete", "deployment", "worker", "-n", namespace.name()]);
+        cluster.until("they are gone", PATIENCE, || {
+            namespace.get(&["pods", "-l", "app=worker"])["items"].as_array().is_some_and(Vec::is_empty)
+        });
+    }
+    let after = allocations(cluster);
+    figures.within = std::array::from_fn(|step| after.1[step] - before.1[step]);
+    figures.mean_ms = (after.0 - before.0) / figures.within[STEPS.len() - 1] * 1_000.0;
+    std::thread::sleep(REST);
+}
+
+fn weigh(cluster: &Cluster, start: &str, program: &Path, figures: &mut Figures) {
+    let process = process(cluster, start);
+    figures.rss_kib += kib(cluster, &process, "status", "VmRSS");
+    figures.pss_kib += kib(cluster, &process, "smaps_rollup", "Pss");
+    figures.bytes +=
+        std::fs::metadata(program).unwrap_or_else(|error| panic!("{}: {error}", program.display())).len();
+}
+
+fn theirs(cluster: &Cluster, node: &GpuNode, namespace: &Namespace, incumbents: &Incumbents) -> Figures {
+    let mut figures = Figures::default();
+    let _plugin = node.start_incumbent(incumbents, Program::DevicePlugin, &[("PASS_DEVICE_SPECS", "true")]);
+    let kubeconfig = cluster.kubeconfig();
+    let environment = [("KUBECONFIG", kubeconfig.as_str()), ("NAMESPACE", namespace.name())];
+    let labels = node.start_incumbent(incumbents, Program::FeatureDiscovery, &environment);
+    let labelled = || !namespace.get(&["nodefeature", "nvidia-features-for-node0"]).is_null();
+    cluster.until_or("gpu-feature-discovery has told the cluster", PATIENCE, labelled, || labels.heard());
+    work(cluster, namespace, &mut figures);
+    for program in [Program::DevicePlugin, Program::FeatureDiscovery] {
+        let path = incumbents.path(program);
+        weigh(cluster, &path.display().to_string(), &path, &mut figures);
+    }
+    figures
+}
+
+/// The agent with all its jobs, started as NVIDIA's programs are: as a process beside kubelet. In a container it would have
+/// the smallest share of the processors and they would not.
+fn ours(cluster: &Cluster, node: &GpuNode, namespace: &Namespace, binary: &Path) -> Figures {
+    let mut figures = Figures::default();
+    namespace
+        .apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: sharing}, data: {all: 'version: v1'}}");
+    let text = |path: PathBuf| path.display().to_string();
+    let (root, program) = (text(node.root()), binary.display().to_string());
+    let environment = [
+        ("NODE_NAME", "node0".to_owned()),
+        ("NAMESPACE", namespace.name().to_owned()),
+        ("KUBECONFIG", cluster.kubeconfig()),
+        ("CARVE_CONFIG_MAP", format!("{}/sharing", namespace.name())),
+        ("PASS_DEVICE_SPECS", "true".to_owned()),
+        ("DEVICE_LIST_STRATEGY", "envvar".to_owned()),
+        ("NVIDIA_DRIVER_ROOT", root.clone()),
+        ("NVIDIA_DEV_ROOT", root.clone()),
+        ("DRIVER_ROOT_CTR_PATH", root),
+        ("CONTAINERD_CONFIG", text(cluster.containerd_config())),
+        ("CARVE_SIM_STATE", text(node.state())),
+        ("CARVE_STATE_DIR", text(node.files("state"))),
+        ("CARVE_LISTEN", "127.0.0.1:9411".to_owned()),
+    ];
+    let environment: Vec<(&str, &str)> =
+        environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let agent = cluster.background(&[&program, "agent"], &environment);
+    let labelled = || !namespace.get(&["nodefeature", "nvidia-features-for-node0"]).is_null();
+    cluster.until_or("the agent has told the cluster", PATIENCE, labelled, || agent.heard());
+    work(cluster, namespace, &mut figures);
+    weigh(cluster, &format!("{program} agent"), binary, &mut figures);
+    figures
+}
+
+fn main() {
+    let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let binary = named("CARVE_RELEASE_BINARY").expect("CARVE_RELEASE_BINARY names a release build of carve");
+    let cluster = Cluster::connect().expect("a lab is up");
+    let incumbents = Incumbents::locate().expect("CARVE_INCUMBENTS names NVIDIA's programs");
+    let node = GpuNode::new(&cluster, "figures", "p4d.24xlarge").expect("the simulated driver is built");
+    let namespace = cluster.namespace("figures");
+    let features = NodeFeatures::serve(&cluster);
+    let theirs = theirs(&cluster, &node, &namespace, &incumbents);
+    cluster.until("the plugin is gone", PATIENCE, || cluster.allocatable(GPU) == Some(0));
+    cluster.kubectl(&["delete", "nodefeatures", "--all", "-n", namespace.name()]);
+    let ours = ours(&cluster, &node, &namespace, &binary);
+    drop(features);
+
+    let mb = |kib: u64| kib as f64 * 1_024.0 / 1e6;
+    println!(
+        "carve agent with all its jobs, nvidia-device-plugin with gpu-feature-discovery, in turns on one kubelet, 8 GPUs"
+    );
+    println!("  {:<44} {:>9} {:>9}", "", "carve", "NVIDIA");
+    let line = |title: &str, ours: f64, theirs: f64, unit: &str| {
+        println!("  {title:<44} {ours:>9.2} {theirs:>9.2} {unit}");
+    };
+    line("resident memory (VmRSS)", mb(ours.rss_kib), mb(theirs.rss_kib), "MB");
+    line("memory in proportion (Pss)", mb(ours.pss_kib), mb(theirs.pss_kib), "MB");
+    line("programs on disk", ours.bytes as f64 / 1e6, theirs.bytes as f64 / 1e6, "MB");
+    line("Allocate as kubelet measures it, mean", ours.mean_ms, theirs.mean_ms, "ms");
+    for (step, name) in STEPS.iter().enumerate() {
+        line(&format!("  calls within {name} s"), ours.within[step], theirs.within[step], "");
+    }
+    assert!(ours.rss_kib * 2 < theirs.rss_kib, "resident memory is not under half");
+    assert!(ours.pss_kib * 2 < theirs.pss_kib, "memory in proportion is not under half");
+    assert!(ours.bytes < 30_000_000, "the program is not under 30 MB");
+}
