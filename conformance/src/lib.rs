@@ -12,7 +12,6 @@ mod carve;
 mod driver_files;
 mod incumbents;
 mod kernel_files;
-mod libraries;
 mod outcome;
 
 pub use cage::{Cage, CageError};
