@@ -3,11 +3,13 @@
 
 #[path = "../../../../crates/nvml-sim/tests/support/built.rs"]
 mod built;
+mod cdi_files;
 mod check;
 mod configs;
 mod ending;
 mod flags;
 mod kills;
+mod listening;
 mod metrics;
 mod node;
 mod openmetrics;
