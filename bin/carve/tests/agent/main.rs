@@ -13,6 +13,7 @@ mod listening;
 mod metrics;
 mod node;
 mod openmetrics;
+mod rebooting;
 mod waiting;
 
 /// The resource of whole GPUs.
