@@ -25,7 +25,7 @@ use crate::mig::{MigNews, MigReport, MigState, Wish};
 use crate::mps::MpsDoor;
 use crate::options::{AgentOptions, ConfigSource, Job};
 use crate::plugins::Plugins;
-use crate::rivals::{Rival, rivals};
+use crate::rivals::{Rival, all_parts, rivals};
 use crate::tell::Reporter;
 use crate::validation::Basis;
 use carve_cluster_api::{NodeApi, NodeView, Tone, names};
@@ -376,15 +376,7 @@ impl Agent {
 
     /// Who else offers our GPUs.
     pub(crate) async fn learn_rivals(&mut self) {
-        let parts: BTreeSet<PartId> = self
-            .node
-            .gpus
-            .iter()
-            .flat_map(|gpu| {
-                std::iter::once(gpu.part()).chain(gpu.migs.iter().map(carve_slicing::NodeMig::part))
-            })
-            .collect();
-        let found = rivals(self.plugins.folder(), &self.plugins.own_sockets(), &parts).await;
+        let found = rivals(self.plugins.folder(), &self.plugins.own_sockets(), &all_parts(&self.node)).await;
         if found != self.rivals {
             for rival in &found {
                 let socket = rival.socket.display();

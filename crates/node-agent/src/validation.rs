@@ -11,11 +11,11 @@ use crate::holders::holders;
 use crate::machine::{Machine, OpenHost};
 use crate::mps::cuda_probe;
 use crate::options::{AgentOptions, ConfigSource};
-use crate::rivals::rivals;
+use crate::rivals::{all_parts, rivals};
 use carve_cluster_api::NodeApi;
 use carve_formats::DevicePluginConfig;
 use carve_slicing::{NodeGpus, PartId, Settings};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -237,7 +237,7 @@ fn cdi(options: &AgentOptions, node: &NodeGpus, basis: &Basis) -> Verdict {
 /// Whether a plugin offers these GPUs to kubelet.
 async fn plugin(options: &AgentOptions, node: &NodeGpus) -> Verdict {
     let folder = options.kubelet_socket.parent().unwrap_or(Path::new("/")).to_owned();
-    let parts = parts(node);
+    let parts = all_parts(node);
     let give_up = tokio::time::Instant::now() + REGISTRATION;
     loop {
         let serving = rivals(&folder, &[], &parts).await;
@@ -253,13 +253,6 @@ async fn plugin(options: &AgentOptions, node: &NodeGpus) -> Verdict {
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-}
-
-fn parts(node: &NodeGpus) -> BTreeSet<PartId> {
-    node.gpus
-        .iter()
-        .flat_map(|gpu| std::iter::once(gpu.part()).chain(gpu.migs.iter().map(carve_slicing::NodeMig::part)))
-        .collect()
 }
 
 /// Adds two vectors on the first part that nobody holds.
