@@ -22,7 +22,9 @@ pub(crate) async fn whole_gpu(
         (Err(why), _) | (_, Err(why)) => return stop(report, why),
     };
     let without = match vector_add(&empty) {
-        Err(why) if why.contains("libcuda") => Ok(why),
+        Err(why) if why.contains("library-not-found") => {
+            Ok(why.split(" (tried").next().unwrap_or_default().to_owned())
+        }
         other => Err(format!("{other:?}")),
     };
     report.row(PART, "without the file's edits there is no CUDA", without)?;

@@ -7,6 +7,7 @@ use crate::report::{Report, Stopped};
 use carve_kubelet_api::device_plugin::ContainerAllocateResponse;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -39,6 +40,7 @@ pub(crate) async fn shares(
     let lists = node.lists_until(|list| list.healthy > 0).await;
     // Looked at now: whatever the agent had said before it offered anything is in its log.
     let proved = node.said().lines().any(|line| line.contains("MPS") && line.contains("state=\"ready\""));
+    let clients = clients_so_far(node);
     let offered = lists.clone().and_then(|lists| {
         let last = lists.last().ok_or("no list")?;
         let whole = last.ids.len() / REPLICAS;
@@ -51,7 +53,7 @@ pub(crate) async fn shares(
     report.row(
         PART,
         "nothing is offered before a client has proved the limits",
-        before_proof(&lists, proved),
+        before_proof(&lists, proved, clients),
     )?;
 
     let ids = lists.last().map(|list| list.ids.clone()).unwrap_or_default();
@@ -94,6 +96,7 @@ pub(crate) async fn shares(
         whole.as_ref().map(ToString::to_string).map_err(Clone::clone),
     )?;
     let Ok(whole) = whole else { return Err(Stopped) };
+    let before = clients_so_far(node);
     for (name, view) in ["one", "two"].into_iter().zip(together(&one, &two, look)) {
         let seen = view.and_then(|view| is_limited(&view, &whole, &limits));
         report.row(PART, format!("client {name} sees its share and no more"), seen)?;
@@ -101,6 +104,14 @@ pub(crate) async fn shares(
     for (name, sums) in ["one", "two"].into_iter().zip(together(&one, &two, vector_add)) {
         report.row(PART, format!("client {name} adds vectors beside the other"), sums)?;
     }
+    let served = match (before, clients_so_far(node)) {
+        (Some(before), Some(now)) if now == before + 4 => {
+            Ok(format!("{} clients more than before", now - before))
+        }
+        (Some(before), Some(now)) => Err(format!("{before} clients before, {now} after")),
+        _ => Ok("the stand-in does not log clients".to_owned()),
+    };
+    report.row(PART, "all four programs were clients of the daemon", served)?;
     survives_a_kill(node, report, &part, &one, (&whole, &limits)).await
 }
 
@@ -117,15 +128,26 @@ fn together<T: Send>(
     })
 }
 
-fn before_proof(lists: &[Listed], proved: bool) -> Result<String, String> {
+/// How many clients the daemons have had, by their own logs, in which one may stand several times. The stand-in for the
+/// daemon does not notice clients.
+fn clients_so_far(node: &Node) -> Option<usize> {
+    let simulated = std::env::var_os("CARVE_SIM_STATE").is_some();
+    let log = |part: &String| {
+        let path = node.path("mps").join(part).join("log/control.log");
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let pids = text.split("NEW CLIENT ").skip(1).filter_map(|rest| rest.split(' ').next());
+        pids.collect::<BTreeSet<&str>>().len()
+    };
+    (!simulated).then(|| node.files("mps").iter().map(log).sum())
+}
+
+fn before_proof(lists: &[Listed], proved: bool, clients: Option<usize>) -> Result<String, String> {
     let before: Vec<String> =
         lists.iter().map(|list| format!("{} of {}", list.healthy, list.ids.len())).collect();
-    let seen = format!("healthy: {}", before.join(", then "));
-    if proved {
-        Ok(format!("{seen}; the daemon was called ready before"))
-    } else {
-        Err(format!("{seen}; the daemon was not called ready before"))
-    }
+    let ready = if proved { "the daemon was called ready before" } else { "the daemon was not called ready" };
+    let served = clients.map(|clients| format!(", and had served {clients} client(s)")).unwrap_or_default();
+    let seen = format!("healthy: {}; {ready}{served}", before.join(", then "));
+    if proved && clients != Some(0) { Ok(seen) } else { Err(seen) }
 }
 
 fn way_to_daemon(answer: &ContainerAllocateResponse, part: &str) -> Result<String, String> {
