@@ -1,9 +1,10 @@
 //! A root directory in which one of NVIDIA's programs finds a simulated machine and nothing else.
 
 use crate::incumbents::skip;
-use crate::{Incumbents, Outcome, Program, Running, built, kernel_files, libraries};
+use crate::{Incumbents, Outcome, Program, Running, built, kernel_files};
 use carve_gpu_host::{GpuHost, HostError, Machine};
 use carve_sim_store::{SharedMachine, StoreError};
+use carve_test_support::libraries_of;
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use std::ffi::CString;
 use std::fs;
@@ -87,8 +88,14 @@ impl Cage {
 
     /// Puts the libraries that files need into the cage.
     pub(crate) fn place_needs_of(&self, files: &[&Path]) -> Result<(), CageError> {
-        let needed = libraries::needed_by(files).map_err(io_error(Path::new("ldd"), "find libraries"))?;
-        needed.iter().filter(|file| !self.outside(file).exists()).try_for_each(|file| self.place(file, file))
+        for file in files {
+            let needed = libraries_of(file).map_err(io_error(file, "find its libraries"))?;
+            needed
+                .iter()
+                .filter(|file| !self.outside(file).exists())
+                .try_for_each(|file| self.place(file, file))?;
+        }
+        Ok(())
     }
 
     /// Puts a file into the cage, as a link where the file system allows it.

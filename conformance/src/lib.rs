@@ -13,7 +13,6 @@ mod cut;
 mod driver_files;
 mod incumbents;
 mod kernel_files;
-mod libraries;
 mod outcome;
 pub mod side_by_side;
 

@@ -2,6 +2,7 @@
 
 use crate::programs::run;
 use anyhow::{Context, Result};
+use carve_test_support::libraries_of;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +53,7 @@ impl Image {
     /// Adds a program with the shared libraries it needs, at the places where its loader looks for them.
     pub fn program(mut self, source: &Path, path: &str) -> Result<Self> {
         let read = |file: &Path| fs::read(file).with_context(|| file.display().to_string());
-        for library in libraries_of(source)? {
+        for library in libraries_of(source).with_context(|| source.display().to_string())? {
             let contents = read(&library)?;
             self.files.insert(library, ImageFile { contents, executable: true });
         }
@@ -163,23 +164,6 @@ fn descriptor(kind: &str, bytes: &[u8]) -> serde_json::Value {
     json!({"mediaType": kind, "digest": digest(bytes), "size": bytes.len()})
 }
 
-/// The shared libraries of a program, its loader among them; none for a static one.
-fn libraries_of(program: &Path) -> Result<Vec<PathBuf>> {
-    let output = Command::new("ldd").arg(program).output().context("can not start ldd")?;
-    if !output.status.success() {
-        // ldd says so of a static program; anything else shows when the program does not start.
-        return Ok(Vec::new());
-    }
-    let listed = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(listed.lines().filter_map(library_in).collect())
-}
-
-/// `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)` and `/lib64/ld-linux-x86-64.so.2 (0x…)`.
-fn library_in(line: &str) -> Option<PathBuf> {
-    let path = line.split("=>").last()?.split_whitespace().next()?;
-    path.starts_with('/').then(|| PathBuf::from(path))
-}
-
 /// The pause image, made of a static program.
 pub(crate) fn pause(go_module: &Path, cache: &Path) -> Result<PathBuf> {
     let tar = cache.join("pause-1.tar");
@@ -203,7 +187,7 @@ pub(crate) fn pause(go_module: &Path, cache: &Path) -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Image, library_in};
+    use super::Image;
     use std::path::{Path, PathBuf};
 
     #[test]
@@ -224,15 +208,5 @@ mod tests {
             .map(|entry| entry.unwrap().path().unwrap().into_owned())
             .collect();
         assert!(names.contains(&PathBuf::from("index.json")) && names.len() == 5, "{names:?}");
-    }
-
-    #[test]
-    fn lines_of_ldd() {
-        assert_eq!(library_in("\tlibc.so.6 => /lib/libc.so.6 (0x7f)"), Some(PathBuf::from("/lib/libc.so.6")));
-        assert_eq!(
-            library_in("\t/lib64/ld-linux-x86-64.so.2 (0x7f)"),
-            Some(PathBuf::from("/lib64/ld-linux-x86-64.so.2"))
-        );
-        assert_eq!(library_in("\tlinux-vdso.so.1 (0x7ffc)"), None);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::beneath::Folder;
 use carve_formats::cdi::Spec;
+use carve_slicing::cdi::HOOK_VERB;
 use carve_slicing::{CdiClass, ClassSpecs};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -54,6 +55,31 @@ pub fn write_all(folder: &Path, gpus: &Spec, beside: &ClassSpecs) -> Result<(), 
 /// Writes the file of the GPUs, all at once, unless it is there already.
 pub fn write_spec(folder: &Path, spec: &Spec) -> Result<Written, WriteError> {
     write_class(folder, CdiClass::Gpu, spec)
+}
+
+/// Takes the files of all classes away, if they are ours. Tells whether there were any.
+///
+/// NVIDIA's plugin gives its files the same names; ours call `cdi-hook`. The file of the GPUs decides for all, and goes last:
+/// who is interrupted finds it the next time.
+pub fn remove_ours(folder: &Path) -> Result<bool, WriteError> {
+    let path = folder.join(CdiClass::Gpu.file_name());
+    let ours = std::fs::read_to_string(&path).is_ok_and(|text| {
+        Spec::parse(&text).is_ok_and(|spec| {
+            let devices = spec.devices.iter().map(|device| &device.container_edits);
+            let mut hooks =
+                devices.chain(std::iter::once(&spec.container_edits)).flat_map(|edits| &edits.hooks);
+            hooks.any(|hook| hook.args.get(1).is_some_and(|verb| verb == HOOK_VERB))
+        })
+    });
+    if !ours {
+        return Ok(false);
+    }
+    let (gpus, others): (Vec<CdiClass>, Vec<CdiClass>) =
+        CdiClass::ALL.into_iter().partition(|class| *class == CdiClass::Gpu);
+    for class in others.into_iter().chain(gpus) {
+        write_class(folder, class, &Spec::default())?;
+    }
+    Ok(true)
 }
 
 fn write_class(folder: &Path, class: CdiClass, spec: &Spec) -> Result<Written, WriteError> {

@@ -1,8 +1,8 @@
 //! The CDI files on disk: whole, readable, written once, gone when there is nothing to say.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "the panic is the test's failure")]
 
-use carve_cdi::{Written, write_all, write_spec};
-use carve_formats::cdi::{Device, Spec};
+use carve_cdi::{Written, remove_ours, write_all, write_spec};
+use carve_formats::cdi::{ContainerEdits, Device, Hook, Spec};
 use carve_slicing::{CdiClass, ClassSpecs};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -92,6 +92,37 @@ fn a_file_for_every_class_and_none_for_one_that_is_not_asked_for_any_more() {
 
     write_all(&cdi, &Spec::default(), &beside(&[])).unwrap();
     assert_eq!(names(&cdi), ["nvidia.com-gds.json"]);
+}
+
+/// A description whose hook is called with these words.
+fn hooked(words: &[&str]) -> Spec {
+    let args = words.iter().map(|word| (*word).to_owned()).collect();
+    let hook = Hook {
+        hook_name: "createContainer".to_owned(),
+        path: "/bin/hook".to_owned(),
+        args,
+        ..Hook::default()
+    };
+    Spec { container_edits: ContainerEdits { hooks: vec![hook], ..ContainerEdits::default() }, ..spec("one") }
+}
+
+#[test]
+fn our_files_are_taken_away_and_those_of_nvidias_plugin_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let cdi = folder.path();
+    assert!(!remove_ours(cdi).unwrap(), "there are none");
+    let theirs = hooked(&["nvidia-cdi-hook", "update-ldcache"]);
+    write_all(cdi, &theirs, &beside(&[CdiClass::Gds])).unwrap();
+    assert!(!remove_ours(cdi).unwrap());
+    assert_eq!(names(cdi), [file("gds"), file("gpu")], "the same names, and not ours");
+    fs::write(cdi.join(SPEC_FILE), "no description").unwrap();
+    assert!(!remove_ours(cdi).unwrap());
+    assert_eq!(names(cdi), [file("gds"), file("gpu")]);
+
+    fs::write(cdi.join("vendor.com-nic.json"), "{}").unwrap();
+    write_all(cdi, &hooked(&["carve", "cdi-hook"]), &beside(&[CdiClass::Gds])).unwrap();
+    assert!(remove_ours(cdi).unwrap());
+    assert_eq!(names(cdi), ["vendor.com-nic.json"]);
 }
 
 #[test]

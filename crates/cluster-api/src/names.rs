@@ -6,6 +6,8 @@ pub const DEVICE_PLUGIN_CONFIG: &str = "nvidia.com/device-plugin.config";
 pub const MIG_CONFIG: &str = "nvidia.com/mig.config";
 /// Tells how far the MIG config is: `pending`, `rebooting`, `success`, `failed`.
 pub const MIG_CONFIG_STATE: &str = "nvidia.com/mig.config.state";
+/// Tells which MIG config the state is about: right after a new label the state is still that of the one before.
+pub const MIG_CONFIG_STATE_OF: &str = "carve.dev/mig.config.state-of";
 /// Tells why the MIG config is not applied.
 pub const MIG_CONFIG_REASON: &str = "carve.dev/mig.config.reason";
 /// Whether there are GPUs.

@@ -3,7 +3,7 @@
 use crate::change::{ChangeError, execute};
 use crate::checkpoint::{CheckpointError, checkpoint};
 use crate::hooks::{HookError, HookRunner};
-use crate::journal::{Change, Journal, JournalError, StateDir, write_whole};
+use crate::journal::{Change, Journal, JournalError, Lock, StateDir, write_whole};
 use crate::layout::Layout;
 use crate::plan::{Plan, PlanError, plan, plan_layouts};
 use crate::target::{Refusal, resolve};
@@ -120,6 +120,42 @@ impl<T: fmt::Display> fmt::Display for Listed<'_, T> {
     }
 }
 
+/// Where every change begins.
+pub(crate) struct Opened {
+    /// Nobody else changes anything as long as it lives.
+    pub(crate) _lock: Lock,
+    /// What came of an earlier, interrupted run.
+    pub(crate) recovered: Recovered,
+    /// The GPUs as they are after that.
+    pub(crate) gpus: Vec<GpuState>,
+}
+
+/// Keeps others out, deals with what was interrupted, and reads the GPUs.
+pub(crate) fn open(
+    host: &mut dyn GpuHost,
+    state_dir: &StateDir,
+    progress: &mut dyn Progress,
+) -> Result<Opened, ApplyError> {
+    let lock = state_dir.lock()?;
+    let recovered = recover_locked(host, state_dir, progress)?;
+    let gpus = inventory(host).map_err(ApplyError::Read)?;
+    Ok(Opened { _lock: lock, recovered, gpus })
+}
+
+/// Does something between the first hook and the last, which runs whatever comes of it.
+pub(crate) fn between_hooks<T>(
+    hooks: &HookRunner,
+    progress: &mut dyn Progress,
+    act: impl FnOnce(&mut dyn Progress) -> Result<T, ApplyError>,
+) -> Result<T, ApplyError> {
+    hooks.run("apply-start", progress)?;
+    let result = act(progress);
+    let exit = hooks.run("apply-exit", progress);
+    let done = result?;
+    exit?;
+    Ok(done)
+}
+
 /// Makes the machine what the entries of a config say, or leaves it as it is.
 pub fn apply(
     host: &mut dyn GpuHost,
@@ -129,9 +165,7 @@ pub fn apply(
     hooks: &HookRunner,
     progress: &mut dyn Progress,
 ) -> Result<Applied, ApplyError> {
-    let _lock = state_dir.lock()?;
-    let recovered = recover_locked(host, state_dir, progress)?;
-    let gpus = inventory(host).map_err(ApplyError::Read)?;
+    let Opened { _lock, recovered, gpus } = open(host, state_dir, progress)?;
     let target = resolve(config, entries, &gpus).map_err(ApplyError::Refused)?;
     let make_plan = |gpus: &[GpuState]| plan(&target, gpus, options.mode_only).map_err(ApplyError::NoWay);
     let plan = run(host, state_dir, config, gpus, &make_plan, options, hooks, progress)?;
@@ -147,9 +181,7 @@ pub fn restore(
     hooks: &HookRunner,
     progress: &mut dyn Progress,
 ) -> Result<Applied, ApplyError> {
-    let _lock = state_dir.lock()?;
-    let recovered = recover_locked(host, state_dir, progress)?;
-    let gpus = inventory(host).map_err(ApplyError::Read)?;
+    let Opened { _lock, recovered, gpus } = open(host, state_dir, progress)?;
     let make_plan =
         |gpus: &[GpuState]| plan_layouts(layouts, gpus, options.mode_only).map_err(ApplyError::NoWay);
     let plan = run(host, state_dir, "checkpoint", gpus, &make_plan, options, hooks, progress)?;
@@ -183,12 +215,9 @@ fn run(
         change(host, state_dir, label, &gpus, &plan, options, progress)?;
         return Ok(plan);
     }
-    hooks.run("apply-start", progress)?;
-    let result = run_hooked(host, state_dir, label, make_plan, options, hooks, progress);
-    let exit = hooks.run("apply-exit", progress);
-    let plan = result?;
-    exit?;
-    Ok(plan)
+    between_hooks(hooks, progress, |progress| {
+        run_hooked(host, state_dir, label, make_plan, options, hooks, progress)
+    })
 }
 
 fn run_hooked(

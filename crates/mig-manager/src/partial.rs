@@ -4,7 +4,7 @@
 //! a check and a way back of its own. GPUs whose MIG mode changes are tried together first, because boards that are
 //! linked may only be resettable together, and one by one if that fails.
 
-use crate::apply::{change_saved, recover_locked, save};
+use crate::apply::{Opened, between_hooks, change_saved, open, save};
 use crate::plan::plan_each;
 use crate::target::resolve_each;
 use crate::{
@@ -94,9 +94,7 @@ pub fn apply_partial(
     hooks: &HookRunner,
     progress: &mut dyn Progress,
 ) -> Result<PartlyApplied, ApplyError> {
-    let _lock = state_dir.lock()?;
-    let recovered = recover_locked(host, state_dir, progress)?;
-    let gpus = inventory(host).map_err(ApplyError::Read)?;
+    let Opened { _lock, recovered, gpus } = open(host, state_dir, progress)?;
     let (target, refusals) = resolve_each(config, entries, &gpus);
     let mut lost = BTreeMap::new();
     let mut refused = Vec::new();
@@ -109,11 +107,9 @@ pub fn apply_partial(
     if !refused.is_empty() {
         return Err(ApplyError::Refused(refused));
     }
-    hooks.run("apply-start", progress)?;
-    let result = apply_each(host, state_dir, config, &target, gpus, options, hooks, progress);
-    let exit = hooks.run("apply-exit", progress);
-    let mut outcomes = result?;
-    exit?;
+    let mut outcomes = between_hooks(hooks, progress, |progress| {
+        apply_each(host, state_dir, config, &target, gpus, options, hooks, progress)
+    })?;
     outcomes.extend(lost);
     Ok(PartlyApplied { recovered, gpus: outcomes, skipped: target.skipped })
 }
@@ -167,9 +163,7 @@ pub fn apply_plan(
     options: ApplyOptions,
     progress: &mut dyn Progress,
 ) -> Result<PartlyApplied, ApplyError> {
-    let _lock = state_dir.lock()?;
-    let recovered = recover_locked(host, state_dir, progress)?;
-    let gpus = inventory(host).map_err(ApplyError::Read)?;
+    let Opened { _lock, recovered, gpus } = open(host, state_dir, progress)?;
     let mut outcomes = BTreeMap::new();
     let mut plans = Vec::new();
     for planned in &plan.gpus {

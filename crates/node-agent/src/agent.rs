@@ -25,8 +25,9 @@ use crate::mig::{MigNews, MigReport, MigState, Wish};
 use crate::mps::MpsDoor;
 use crate::options::{AgentOptions, ConfigSource, Job};
 use crate::plugins::Plugins;
-use crate::rivals::{Rival, rivals};
+use crate::rivals::{Rival, all_parts, rivals};
 use crate::tell::Reporter;
+use crate::validation::Basis;
 use carve_cluster_api::{NodeApi, NodeView, Tone, names};
 use carve_formats::DevicePluginConfig;
 use carve_gpu_host::{Fabric, GpuEvent, RecoveryAction};
@@ -76,6 +77,8 @@ pub(crate) struct Agent {
     offer_trouble: Option<String>,
     health: HealthBook,
     held: Vec<Held>,
+    /// Whether kubelet has ever said who holds what; until then `held` proves nothing.
+    holders_known: bool,
     holding_back: BTreeSet<PartId>,
     rivals: Vec<Rival>,
     aside: bool,
@@ -227,6 +230,7 @@ impl Agent {
             offer_trouble: None,
             health,
             held: Vec::new(),
+            holders_known: false,
             holding_back: BTreeSet::new(),
             rivals: Vec::new(),
             aside: false,
@@ -239,6 +243,18 @@ impl Agent {
             troubles: BTreeMap::new(),
             driver_answers: true,
         }
+    }
+
+    /// What a validation is held against: the configuration in force, and what it is called.
+    pub(crate) fn basis(&self) -> Basis {
+        let title = match (&self.tried, &self.config_trouble) {
+            (Some(found), None) => format!("configuration {}", found.title),
+            (_, Some(why)) if self.configured => {
+                format!("the configuration before the newest, because {why}")
+            }
+            _ => "flags alone, because no configuration is in force".to_owned(),
+        };
+        Basis { settings: (*self.settings).clone(), title }
     }
 
     fn does(&self, job: Job) -> bool {
@@ -357,22 +373,17 @@ impl Agent {
     /// Who holds what now.
     pub(crate) async fn learn_holders(&mut self) {
         match holders(&self.options.pod_resources_socket).await {
-            Ok(held) => self.held = held,
+            Ok(held) => {
+                self.held = held;
+                self.holders_known = true;
+            }
             Err(why) => tracing::debug!(why, "kubelet does not say who holds what; the last answer counts"),
         }
     }
 
     /// Who else offers our GPUs.
     pub(crate) async fn learn_rivals(&mut self) {
-        let parts: BTreeSet<PartId> = self
-            .node
-            .gpus
-            .iter()
-            .flat_map(|gpu| {
-                std::iter::once(gpu.part()).chain(gpu.migs.iter().map(carve_slicing::NodeMig::part))
-            })
-            .collect();
-        let found = rivals(self.plugins.folder(), &self.plugins.own_sockets(), &parts).await;
+        let found = rivals(self.plugins.folder(), &self.plugins.own_sockets(), &all_parts(&self.node)).await;
         if found != self.rivals {
             for rival in &found {
                 let socket = rival.socket.display();
@@ -441,9 +452,7 @@ impl Agent {
         }
         self.reporter.event(tone, reason, format!("MIG config '{config}': {message}"));
         let Some(api) = self.api.clone() else { return };
-        let labels = BTreeMap::from([(names::MIG_CONFIG_STATE.to_owned(), state.to_string())]);
-        let why = if *state == MigState::Success { String::new() } else { message.clone() };
-        let annotations = BTreeMap::from([(names::MIG_CONFIG_REASON.to_owned(), why)]);
+        let (labels, annotations) = (report.labels(), report.annotations());
         // The state must reach the cluster, or people wait for ever; short absences of the API server are waited out.
         tokio::spawn(async move {
             for _ in 0..30 {

@@ -2,8 +2,9 @@
 
 use crate::options::AgentOptions;
 use carve_cdi::{
-    CdiSupport, Found, HostRoot, find_class_files, find_driver_files, runtime_has_cdi, write_all,
+    CdiSupport, Found, HostRoot, find_class_files, find_driver_files, remove_ours, runtime_has_cdi, write_all,
 };
+use carve_formats::DevicePluginConfig;
 use carve_slicing::cdi::{HookPath, cdi_spec};
 use carve_slicing::{
     CdiClass, ClassSpecs, DeviceList, FlatEdits, NodeGpus, Settings, class_specs, flat_edits,
@@ -69,8 +70,16 @@ impl Cdi {
         self.control_nodes.clone()
     }
 
+    /// Sets how containers learn their devices, where the configuration does not say.
+    pub(crate) fn choose_lists(&self, config: &DevicePluginConfig, settings: &mut Settings) {
+        let unsaid = config.flags.plugin.as_ref().is_none_or(|plugin| plugin.device_list_strategy.is_none());
+        if let (true, Some(usual)) = (unsaid, self.usual_lists()) {
+            settings.device_lists = usual;
+        }
+    }
+
     /// How containers learn their devices where nobody said: NVIDIA's way where its runtime is, otherwise CDI.
-    pub(crate) fn usual_lists(&self) -> Option<BTreeSet<DeviceList>> {
+    fn usual_lists(&self) -> Option<BTreeSet<DeviceList>> {
         let config = fs::read_to_string(&self.containerd_config).unwrap_or_default();
         let toolkit = ["usr/bin", "usr/local/nvidia/toolkit"]
             .iter()
@@ -134,9 +143,20 @@ impl Cdi {
         classes
     }
 
-    /// Brings the file up to date.
-    pub(crate) fn write(&mut self, node: &NodeGpus, settings: &Settings) -> CdiOutcome {
+    /// Brings the file up to date. Where containers learn their devices otherwise it goes, once no pod can ask for what it
+    /// names (`unused`).
+    pub(crate) fn write(&mut self, node: &NodeGpus, settings: &Settings, unused: bool) -> CdiOutcome {
         let mut outcome = CdiOutcome::default();
+        if !settings.any_cdi_list() && unused {
+            match remove_ours(&self.folder) {
+                Ok(false) => {}
+                Ok(true) => tracing::info!(
+                    folder = %self.folder.display(),
+                    "the CDI files are gone: no container learns its devices by them any more"
+                ),
+                Err(error) => outcome.remarks.push(error.to_string()),
+            }
+        }
         let classes = self.classes(settings, &mut outcome);
         self.control_nodes = existing_control_nodes(&self.dev_root(settings).here);
         let found = find_driver_files(

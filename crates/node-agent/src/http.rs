@@ -6,10 +6,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use carve_cluster_api::Tone;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 
 /// Whether the agent does its work, and if not, why not.
 pub(crate) type Readiness = watch::Receiver<Result<(), String>>;
@@ -20,19 +22,60 @@ struct Shown {
     readiness: Readiness,
 }
 
-/// Serves until the agent ends.
+/// How the port is, for people.
+#[derive(Debug)]
+pub(crate) struct News {
+    pub(crate) tone: Tone,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+}
+
+/// First and last pause between two tries to get the port.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// Serves until the agent ends. A port that somebody else has is tried again and again: GPUs are offered without it, and a
+/// program that is going away holds it for a moment only.
 pub(crate) async fn serve(
     address: SocketAddr,
     metrics: Arc<Metrics>,
     readiness: Readiness,
-) -> std::io::Result<()> {
-    let listener = TcpListener::bind(address).await?;
+    news: mpsc::UnboundedSender<News>,
+) {
     let routes = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/metrics", get(series))
         .with_state(Shown { metrics, readiness });
-    axum::serve(listener, routes).await
+    // Nobody listens only while the agent ends.
+    let tell = |tone, reason, message: String| _ = news.send(News { tone, reason, message });
+    let mut pause = PAUSES.0;
+    let mut told = false;
+    loop {
+        let served = match TcpListener::bind(address).await {
+            Ok(listener) => {
+                if told {
+                    tell(
+                        Tone::Normal,
+                        "Listening",
+                        format!("health and metrics are served on {address} now"),
+                    );
+                }
+                (pause, told) = (PAUSES.0, false);
+                axum::serve(listener, routes.clone()).await
+            }
+            Err(error) => Err(error),
+        };
+        if let (Err(error), false) = (served, told) {
+            let message = format!(
+                "{address}: {error}; health and metrics are not served there, GPUs are offered all the same; free the port or \
+                 give another with --listen, it is tried again"
+            );
+            tell(Tone::Warning, "NotListening", message);
+            told = true;
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSES.1);
+    }
 }
 
 async fn ready(State(shown): State<Shown>) -> impl IntoResponse {

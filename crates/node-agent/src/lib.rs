@@ -29,4 +29,4 @@ mod validation;
 pub use machine::OpenHost;
 pub use options::{AgentOptions, ConfigSource, Job, LabelTarget, MigOptions};
 pub use run::{AgentError, run};
-pub use validation::{Report, Step, Verdict, validate};
+pub use validation::{Report, Step, ValidateError, Verdict, validate};

@@ -87,12 +87,13 @@ impl MigManager {
                         continue;
                     }
                     let outcome = self.attempt(name, &wish).await;
-                    let retry = outcome.retry;
                     if reported.as_ref() != Some(&outcome.report) {
                         reported = Some(outcome.report.clone());
-                        self.tell(MigNews::Report(outcome.report)).await;
+                        if !outcome.told {
+                            self.tell(MigNews::Report(outcome.report)).await;
+                        }
                     }
-                    retry
+                    outcome.retry
                 }
             };
             let wait =

@@ -72,6 +72,8 @@ pub struct MigOptions {
     pub evict: bool,
     /// Whether the machine may be rebooted when a mode change needs it.
     pub reboot: bool,
+    /// The program that reboots it; without one its systemd is signalled.
+    pub reboot_program: Option<PathBuf>,
 }
 
 /// Everything.

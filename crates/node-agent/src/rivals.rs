@@ -5,7 +5,7 @@
 
 use carve_kubelet_api::device_plugin::{DevicePluginClient, Empty};
 use carve_kubelet_api::dial::dial;
-use carve_slicing::PartId;
+use carve_slicing::{NodeGpus, NodeMig, PartId};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,6 +20,14 @@ pub(crate) struct Rival {
 
 /// How long a plugin may take to list its devices.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Everything a plugin could list of this node: its GPUs and their MIG devices.
+pub(crate) fn all_parts(node: &NodeGpus) -> BTreeSet<PartId> {
+    let of = |gpu: &carve_slicing::NodeGpu| -> Vec<PartId> {
+        std::iter::once(gpu.part()).chain(gpu.migs.iter().map(NodeMig::part)).collect()
+    };
+    node.gpus.iter().flat_map(of).collect()
+}
 
 /// Plugins that list one of these parts and are not ours.
 pub(crate) async fn rivals(folder: &Path, ours: &[PathBuf], parts: &BTreeSet<PartId>) -> Vec<Rival> {

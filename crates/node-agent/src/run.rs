@@ -82,19 +82,21 @@ async fn live(
     let mut hangup = signal(SignalKind::hangup()).map_err(AgentError::Signals)?;
     let metrics = Arc::new(Metrics::new());
     let (readiness, ready) = watch::channel(Err("starting".to_owned()));
+    let (http_news, mut http_told) = mpsc::unbounded_channel();
     if let Some(address) = options.listen {
-        let metrics = Arc::clone(&metrics);
-        tokio::spawn(async move {
-            if let Err(error) = http::serve(address, metrics, ready).await {
-                tracing::error!(%address, %error, "health and metrics can not be served");
-            }
-        });
+        tokio::spawn(http::serve(address, Arc::clone(&metrics), ready, http_news));
     }
     let api = connect(&options).await?;
     let reporter = Reporter::start(api.clone());
     if let Some(message) = before {
         reporter.event(Tone::Warning, "EndedUnexpectedly", message);
     }
+    let teller = reporter.clone();
+    tokio::spawn(async move {
+        while let Some(http::News { tone, reason, message }) = http_told.recv().await {
+            teller.event(tone, reason, message);
+        }
+    });
     let fail_at_once = options.flags.fail_on_init_error == Some(true);
     let (machine, reading) =
         wait_for_machine(&open, &reporter, &readiness, fail_at_once).await.map_err(AgentError::NoGpus)?;
@@ -198,8 +200,9 @@ async fn live(
 /// Proves in the background that the node works, and tells what came of it.
 fn prove_in_the_background(agent: &Agent) {
     let (options, machine, reporter) = (agent.options.clone(), agent.machine.clone(), agent.reporter.clone());
+    let basis = agent.basis();
     tokio::spawn(async move {
-        let report = prove(&options, Ok(machine)).await;
+        let report = prove(&options, Ok(machine), &basis).await;
         let (tone, reason) =
             if report.passed() { (Tone::Normal, "Validated") } else { (Tone::Warning, "ValidationFailed") };
         reporter.event(tone, reason, report.summary());

@@ -10,11 +10,12 @@ use crate::driver_links::DriverLinks;
 use crate::holders::holders;
 use crate::machine::{Machine, OpenHost};
 use crate::mps::cuda_probe;
-use crate::options::AgentOptions;
-use crate::rivals::rivals;
+use crate::options::{AgentOptions, ConfigSource};
+use crate::rivals::{all_parts, rivals};
+use carve_cluster_api::NodeApi;
 use carve_formats::DevicePluginConfig;
 use carve_slicing::{NodeGpus, PartId, Settings};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -86,17 +87,109 @@ const FILES: [(&str, &str); 4] = [
 /// How long kubelet and the plugin may take to find each other.
 const REGISTRATION: Duration = Duration::from_secs(30);
 
+/// What the node is held against.
+#[derive(Debug)]
+pub(crate) struct Basis {
+    pub(crate) settings: Settings,
+    /// Which configuration that is, for people.
+    pub(crate) title: String,
+}
+
 /// Proves that the node works, for a person who asks.
-pub async fn validate(options: &AgentOptions, open: &OpenHost) -> Report {
-    let report = prove(options, Machine::open(open).await).await;
+pub async fn validate(options: &AgentOptions, open: &OpenHost) -> Result<Report, ValidateError> {
+    let basis = Basis::ask(options).await?;
+    let report = prove(options, Machine::open(open).await, &basis).await;
     if let Err(error) = leave_files(&options.validations, &report) {
         tracing::warn!(folder = %options.validations.display(), %error, "results of validation can not be written");
     }
-    report
+    Ok(report)
+}
+
+/// Why nothing can be proved.
+#[derive(Debug, thiserror::Error)]
+pub enum ValidateError {
+    /// No configuration was found, and the flags alone make none.
+    #[error("{why}, and the flags alone are no configuration; correct them, nothing was tried")]
+    Flags {
+        /// Why no configuration was found.
+        why: String,
+        /// What is wrong with the flags.
+        source: carve_slicing::SettingsError,
+    },
+}
+
+impl Basis {
+    /// Finds the configuration that an agent with these options would take, by the node's label and the cluster's ConfigMap.
+    async fn ask(options: &AgentOptions) -> Result<Self, ValidateError> {
+        let mut cdi = Cdi::new(options);
+        let chosen = choose(options, &mut cdi).await;
+        let why = match chosen {
+            Ok((mut settings, config, title)) => {
+                cdi.choose_lists(&config, &mut settings);
+                return Ok(Basis { settings, title: format!("configuration {title}") });
+            }
+            Err(why) => why,
+        };
+        let mut config = DevicePluginConfig::default();
+        options.overlay(&mut config);
+        match Settings::new(&config, options.honour_choices) {
+            Ok(mut settings) => {
+                cdi.choose_lists(&config, &mut settings);
+                Ok(Basis { settings, title: format!("flags alone, because {why}") })
+            }
+            Err(source) => Err(ValidateError::Flags { why, source }),
+        }
+    }
+}
+
+/// How long the API server may take to tell about the node and its configuration.
+const CLUSTER: Duration = Duration::from_secs(5);
+
+/// The configuration that holds here, and what it is called.
+async fn choose(
+    options: &AgentOptions,
+    cdi: &mut Cdi,
+) -> Result<(Settings, DevicePluginConfig, String), String> {
+    let api = match &options.node_name {
+        Some(node) => NodeApi::connect(options.kubeconfig.as_deref(), node).await.map(Some),
+        None => Ok(None),
+    };
+    let api = api.map_err(|error| error.to_string())?;
+    let mut label = None;
+    if let Some(api) = &api {
+        match tokio::time::timeout(CLUSTER, api.view()).await {
+            Ok(Ok(view)) => {
+                label = view.labels.get(&options.config_label).cloned();
+                cdi.learn_runtime(view.runtime);
+            }
+            Ok(Err(error)) => return Err(error.to_string()),
+            Err(_) => return Err(format!("the API server tells nothing for {} s", CLUSTER.as_secs())),
+        }
+    }
+    let named = match (&options.config, &api) {
+        (ConfigSource::Folder(folder), _) => configuration::read_folder(folder),
+        (ConfigSource::ConfigMap { namespace, name }, Some(api)) => {
+            let mut map = api.follow_config_map(namespace, name);
+            // Only the wait is bounded here; what was seen is taken afterwards.
+            let _ =
+                tokio::time::timeout(CLUSTER, async { map.wait_for(Option::is_some).await.map(drop) }).await;
+            let named = map.borrow().clone();
+            named.unwrap_or_else(|| {
+                Err(format!("ConfigMap {namespace}/{name} was not told in {} s", CLUSTER.as_secs()))
+            })
+        }
+        (ConfigSource::ConfigMap { namespace, name }, None) => {
+            Err(format!("ConfigMap {namespace}/{name} can not be read without --node-name"))
+        }
+        (ConfigSource::Flags | ConfigSource::File(_), _) => Ok(BTreeMap::new()),
+    };
+    let found = configuration::find(options, &named, label.as_deref()).map_err(|error| error.to_string())?;
+    let (settings, config, _) = configuration::read(options, &found).map_err(|error| error.to_string())?;
+    Ok((settings, config, found.title))
 }
 
 /// Proves that the node works; leaves no files.
-pub(crate) async fn prove(options: &AgentOptions, machine: Result<Machine, String>) -> Report {
+pub(crate) async fn prove(options: &AgentOptions, machine: Result<Machine, String>, basis: &Basis) -> Report {
     let mut steps = Vec::new();
     let mut node = None;
     let driver = match machine {
@@ -114,12 +207,12 @@ pub(crate) async fn prove(options: &AgentOptions, machine: Result<Machine, Strin
     };
     steps.push(Step { name: "driver", verdict: driver });
     if let Some(node) = node {
-        steps.push(Step { name: "cdi", verdict: cdi(options, &node) });
+        steps.push(Step { name: "cdi", verdict: cdi(options, &node, basis) });
         if !failed(&steps) {
             steps.push(Step { name: "plugin", verdict: plugin(options, &node).await });
         }
         if !failed(&steps) {
-            steps.push(Step { name: "cuda", verdict: cuda(options, &node).await });
+            steps.push(Step { name: "cuda", verdict: cuda(options, &node, &basis.settings).await });
         }
     }
     Report { steps }
@@ -129,33 +222,22 @@ fn failed(steps: &[Step]) -> bool {
     steps.iter().any(|step| matches!(step.verdict, Verdict::Failed(_)))
 }
 
-/// The settings in force, as far as they can be known without the cluster.
-fn settings(options: &AgentOptions) -> Option<Settings> {
-    let found = configuration::find(options, &Ok(std::collections::BTreeMap::new()), None).ok();
-    let read = found.and_then(|found| configuration::read(options, &found).ok());
-    read.map(|(settings, _, _)| settings).or_else(|| {
-        let mut config = DevicePluginConfig::default();
-        options.overlay(&mut config);
-        Settings::new(&config, options.honour_choices).ok()
-    })
-}
-
-fn cdi(options: &AgentOptions, node: &NodeGpus) -> Verdict {
-    let Some(settings) = settings(options) else {
-        return Verdict::Failed("the flags are not usable".to_owned());
-    };
-    match Cdi::new(options).check(node, &settings) {
-        Ok(text) => Verdict::Passed(text),
-        Err(why) if settings.any_cdi_list() => Verdict::Failed(why),
+fn cdi(options: &AgentOptions, node: &NodeGpus, basis: &Basis) -> Verdict {
+    let Basis { settings, title } = basis;
+    match Cdi::new(options).check(node, settings) {
+        Ok(text) => Verdict::Passed(format!("{text}; by {title}")),
+        Err(why) if settings.any_cdi_list() => Verdict::Failed(format!("{why}; by {title}")),
         // Then NVIDIA's runtime puts the devices in, and its files are not our business.
-        Err(why) => Verdict::Skipped(why),
+        Err(why) => {
+            Verdict::Skipped(format!("{why}; by {title} containers do not learn their devices by CDI"))
+        }
     }
 }
 
 /// Whether a plugin offers these GPUs to kubelet.
 async fn plugin(options: &AgentOptions, node: &NodeGpus) -> Verdict {
     let folder = options.kubelet_socket.parent().unwrap_or(Path::new("/")).to_owned();
-    let parts = parts(node);
+    let parts = all_parts(node);
     let give_up = tokio::time::Instant::now() + REGISTRATION;
     loop {
         let serving = rivals(&folder, &[], &parts).await;
@@ -173,18 +255,10 @@ async fn plugin(options: &AgentOptions, node: &NodeGpus) -> Verdict {
     }
 }
 
-fn parts(node: &NodeGpus) -> BTreeSet<PartId> {
-    node.gpus
-        .iter()
-        .flat_map(|gpu| std::iter::once(gpu.part()).chain(gpu.migs.iter().map(carve_slicing::NodeMig::part)))
-        .collect()
-}
-
 /// Adds two vectors on the first part that nobody holds.
-async fn cuda(options: &AgentOptions, node: &NodeGpus) -> Verdict {
-    let driver_root = settings(options).map_or_else(|| "/".to_owned(), |settings| settings.driver_root);
+async fn cuda(options: &AgentOptions, node: &NodeGpus, settings: &Settings) -> Verdict {
     let links = DriverLinks::new(options);
-    let Some(mut probe) = cuda_probe(&links, &driver_root, &node.driver.version) else {
+    let Some(mut probe) = cuda_probe(&links, &settings.driver_root, &node.driver.version) else {
         return Verdict::Skipped("no CUDA library is here".to_owned());
     };
     let held = match holders(&options.pod_resources_socket).await {

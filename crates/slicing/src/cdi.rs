@@ -82,6 +82,9 @@ pub struct DriverNode {
     pub mode: u32,
 }
 
+/// The verb by which the hook is called; a CDI file that has it is one of ours.
+pub const HOOK_VERB: &str = "cdi-hook";
+
 /// Where the executable that has the verb `cdi-hook` is on the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookPath(String);
@@ -156,7 +159,7 @@ fn for_every_container(files: &DriverFiles, hook: &HookPath) -> ContainerEdits {
     let hooks = if args.is_empty() {
         Vec::new()
     } else {
-        let call = ["carve", "cdi-hook"].map(str::to_owned);
+        let call = ["carve", HOOK_VERB].map(str::to_owned);
         vec![Hook {
             hook_name: "createContainer".to_owned(),
             path: hook.to_string(),

@@ -48,6 +48,14 @@ pub(crate) fn shares(
             let chosen = chosen(named, rule, settings.honour_choices, &title)?;
             if chosen.is_empty() {
                 remarks.push(format!("{title}: this node has no {} now", rule.name));
+            } else if let (ReplicatedDevices::Count(count), true) = (&rule.devices, settings.honour_choices)
+                && u64::try_from(chosen.len()).is_ok_and(|there| there < *count)
+            {
+                remarks.push(format!(
+                    "{title}: devices: {count} are to be shared, and this node has {} {} now; all of them are",
+                    chosen.len(),
+                    rule.name
+                ));
             }
             for part in chosen {
                 let this = Shared {

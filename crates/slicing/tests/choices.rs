@@ -237,6 +237,29 @@ sharing:
 }
 
 #[test]
+fn more_devices_than_there_are_is_told() {
+    let node = machine("H200*4", "");
+    let config = |count: u32| {
+        let rule = format!("{{name: nvidia.com/gpu, devices: {count}, replicas: 10}}");
+        format!("version: v1\nsharing: {{timeSlicing: {{resources: [{rule}]}}}}\n")
+    };
+    let remarks = |count| honoured(&node, &config(count)).expect("an offer").remarks;
+    assert_eq!(remarks(4), [""; 0]);
+    assert_eq!(
+        remarks(5),
+        [
+            "sharing.timeSlicing.resources[0]: devices: 5 are to be shared, and this node has 4 nvidia.com/gpu now; all of them are"
+        ]
+    );
+    assert_eq!(
+        told(&honoured(&node, &config(5)).expect("an offer")),
+        told(&honoured(&node, &config(4)).expect("an offer"))
+    );
+    let theirs = offer(&node, &settings(&config(5), false)).expect("an offer");
+    assert_eq!(theirs.remarks, [""; 0], "a choice that is not honoured can not fall short");
+}
+
+#[test]
 fn a_mig_device_is_chosen_by_every_name_it_has() {
     let node = machine("H200*2", "1=1g.18gb,1g.18gb,1g.18gb");
     let mig = &node.gpus[1].migs[1];

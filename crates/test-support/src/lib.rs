@@ -1,13 +1,15 @@
-//! Helpers that only tests use: where the fixtures are, and how a missing one is told.
+//! Helpers that only tests and their tools use: where the fixtures are, a kubelet, sessions, what a program needs.
 
 #[cfg(feature = "kubelet")]
 mod kubelet;
+mod libraries;
 mod session;
 
 use std::path::PathBuf;
 
 #[cfg(feature = "kubelet")]
 pub use kubelet::FakeKubelet;
+pub use libraries::libraries_of;
 pub use session::check_session;
 
 /// The path of a fixture that lives beside the checkout, or `None` (with a line on stderr) where it is absent.

@@ -75,3 +75,38 @@ async fn beside_an_agent_it_passes() {
     assert_eq!(node.files("validations"), named(&FILES));
     assert!(node.lives(), "it was only asked");
 }
+
+/// The configuration that the step about containers names.
+fn by(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().find(|line| line.starts_with("cdi")).expect("a line about containers");
+    line.split_once("; by ").unwrap_or_else(|| panic!("{line}")).1.to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_says_which_configuration_it_looked_at() {
+    let node = Node::new();
+    node.install_driver();
+    let _kubelet = node.kubelet().await;
+    std::fs::create_dir_all(node.path("configs")).expect("a folder");
+    for (name, way) in [("plain", "envvar"), ("by-cdi", "cdi-cri")] {
+        let text = format!("version: v1\nflags: {{plugin: {{deviceListStrategy: {way}}}}}\n");
+        std::fs::write(node.path("configs").join(name), text).expect("a configuration");
+    }
+    let with = |arguments: &[&str]| {
+        let mut command = node.command();
+        command.arg("--config-file-srcdir").arg(node.path("configs")).args(arguments).arg("validate");
+        command.output().expect("it runs")
+    };
+    // There are no driver files: who needs them for CDI fails, who does not goes on.
+    let output = with(&["--default-config", "by-cdi"]);
+    check(&output, &[("driver", "passed"), ("cdi", "failed")], 1);
+    assert_eq!(by(&output), "configuration 'by-cdi'");
+    let output = with(&["--default-config", "plain"]);
+    check(&output, &[("driver", "passed"), ("cdi", "skipped"), ("plugin", "failed")], 1);
+    assert!(by(&output).starts_with("configuration 'plain'"), "{output:?}");
+    // Nobody says which of the two: then the flags hold, and that is said.
+    let output = with(&["--device-list-strategy", "cdi-cri"]);
+    check(&output, &[("driver", "passed"), ("cdi", "failed")], 1);
+    assert!(by(&output).starts_with("flags alone, because no configuration is chosen"), "{output:?}");
+}

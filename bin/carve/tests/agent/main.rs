@@ -3,15 +3,18 @@
 
 #[path = "../../../../crates/nvml-sim/tests/support/built.rs"]
 mod built;
+mod cdi_files;
 mod check;
 mod configs;
 mod ending;
 mod flags;
 mod full_disk;
 mod kills;
+mod listening;
 mod metrics;
 mod node;
 mod openmetrics;
+mod rebooting;
 mod waiting;
 
 /// The resource of whole GPUs.

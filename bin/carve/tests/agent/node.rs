@@ -39,14 +39,32 @@ pub(crate) struct Answer {
 impl Node {
     /// A node with two simulated GPUs and neither kubelet nor agent.
     pub(crate) fn new() -> Self {
+        Node::with("h200-141gb:2")
+    }
+
+    /// A node with these simulated GPUs.
+    pub(crate) fn with(machine: &str) -> Self {
         static NODES: AtomicU8 = AtomicU8::new(1);
         let number = NODES.fetch_add(1, Ordering::Relaxed);
         let [.., high, low] = std::process::id().to_be_bytes();
         let folder = tempfile::tempdir().expect("a folder");
-        let machine = Machine::named("h200-141gb:2").expect("a machine");
-        SharedMachine::open(&folder.path().join("machine.json"), machine).expect("a machine");
         // An address of its own, so that tests which run side by side can not meet each other's agents.
-        Node { folder, address: format!("127.{number}.{high}.{low}:29411"), agent: None }
+        let node = Node { folder, address: format!("127.{number}.{high}.{low}:29411"), agent: None };
+        node.switch_on(machine);
+        node
+    }
+
+    /// Puts these GPUs into the node, as they are after the machine was switched on.
+    pub(crate) fn switch_on(&self, machine: &str) {
+        let (path, machine) = (self.path("machine.json"), Machine::named(machine).expect("a machine"));
+        // Not there the first time.
+        let _ = fs::remove_file(&path);
+        SharedMachine::open(&path, machine).expect("a machine");
+    }
+
+    /// Where the agent serves health and metrics.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -82,6 +100,15 @@ impl Node {
         fs::create_dir_all(&libraries).expect("a folder");
         fs::copy(crate::built::library(), libraries.join(format!("libnvidia-ml.so.{DRIVER}")))
             .expect("a library");
+    }
+
+    /// Puts a program where the driver's are.
+    pub(crate) fn install_program(&self, name: &str, text: &str) {
+        use std::os::unix::fs::PermissionsExt;
+        let path = self.path("driver-root/usr/bin").join(name);
+        fs::create_dir_all(self.path("driver-root/usr/bin")).expect("a folder");
+        fs::write(&path, text).expect("a program");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a program");
     }
 
     /// Replaces the configuration as ConfigMap volumes and careful people do: whole at once.

@@ -195,6 +195,9 @@ pub(crate) struct MigManagerArgs {
     /// Reboot the machine where a change of MIG mode needs it
     #[arg(long, env = "WITH_REBOOT", num_args = 0..=1, default_missing_value = "true", value_parser = truth, default_value_t = false, value_name = "BOOL")]
     pub(crate) with_reboot: bool,
+    /// Program that reboots the machine, where a signal to its systemd does not
+    #[arg(long, env = "CARVE_REBOOT_PROGRAM", value_name = "FILE", value_parser = path)]
+    pub(crate) reboot_program: Option<PathBuf>,
 }
 
 /// Where things are.

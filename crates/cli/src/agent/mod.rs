@@ -35,7 +35,7 @@ fn opener(machine: &MachineArgs, options: &AgentOptions) -> OpenHost {
 }
 
 async fn validate(options: AgentOptions, open: OpenHost) -> Outcome {
-    let report = carve_node_agent::validate(&options, &open).await;
+    let report = carve_node_agent::validate(&options, &open).await.map_err(|error| Failure::of(&error))?;
     for step in &report.steps {
         println!("{step}");
     }

@@ -51,6 +51,7 @@ pub(super) fn options(machine: &MachineArgs, args: &AgentArgs) -> Result<AgentOp
             default_config: args.mig.default_mig_config.clone().filter(|name| !name.is_empty()),
             evict: args.mig.mig_evict,
             reboot: args.mig.with_reboot,
+            reboot_program: args.mig.reboot_program.clone().filter(|path| !path.as_os_str().is_empty()),
         },
         container_driver_root: places.driver_root_ctr_path.clone(),
         cdi_folder: places.cdi_root.clone(),

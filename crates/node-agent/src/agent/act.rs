@@ -33,10 +33,7 @@ impl Agent {
             Ok(read) => read,
             Err(error) => return self.refuse_config(error.to_string()),
         };
-        let unsaid = config.flags.plugin.as_ref().is_none_or(|plugin| plugin.device_list_strategy.is_none());
-        if let (true, Some(usual)) = (unsaid, self.cdi.usual_lists()) {
-            settings.device_lists = usual;
-        }
+        self.cdi.choose_lists(&config, &mut settings);
         // A configuration that this node can not carry out is refused too, as long as the one before can be.
         if let Err(error) = offer(&self.node, &settings)
             && self.configured
@@ -129,7 +126,9 @@ impl Agent {
             unwell.insert(trouble.part, trouble.why);
         }
         self.learn_mps();
-        let cdi = self.cdi.write(&self.node, &self.settings);
+        // A container that is started again gets what it was given then, by the same names.
+        let unused = self.holders_known && self.held.is_empty();
+        let cdi = self.cdi.write(&self.node, &self.settings, unused);
         for remark in cdi.remarks {
             self.remark("Cdi", remark);
         }

@@ -21,6 +21,14 @@ use std::time::{Duration, Instant};
 pub(super) struct Tried {
     pub(super) report: MigReport,
     pub(super) retry: bool,
+    /// Whether the report was told already, because there may be no time for it later.
+    pub(super) told: bool,
+}
+
+impl Tried {
+    fn new(report: MigReport, retry: bool) -> Self {
+        Tried { report, retry, told: false }
+    }
 }
 
 /// How long evicted pods may take to go.
@@ -52,8 +60,7 @@ impl MigManager {
     /// Makes the GPUs what the config with this name says.
     pub(super) async fn attempt(&self, name: &str, wish: &Wish) -> Tried {
         let report = |state: MigState, message: String| MigReport { config: name.to_owned(), state, message };
-        let failed =
-            |message: String, retry: bool| Tried { report: report(MigState::Failed, message), retry };
+        let failed = |message: String, retry: bool| Tried::new(report(MigState::Failed, message), retry);
         let entries = match self.entries(name, wish).await {
             Ok(entries) => entries,
             Err(why) => return failed(why, false),
@@ -68,10 +75,8 @@ impl MigManager {
             if prospect.plan.is_empty() && prospect.blocked.is_empty() {
                 self.record(name, &entries).await;
                 reboot::forget(&self.state_dir);
-                return Tried {
-                    report: report(MigState::Success, "every GPU is as it should be".to_owned()),
-                    retry: false,
-                };
+                let message = "every GPU is as it should be".to_owned();
+                return Tried::new(report(MigState::Success, message), false);
             }
             if !prospect.plan.is_empty() {
                 let parts = parts_to_hold(&prospect);
@@ -115,7 +120,7 @@ impl MigManager {
                 self.record(name, &entries).await;
                 reboot::forget(&self.state_dir);
                 let message = format!("{} GPU(s) changed", prospect.changed());
-                return Tried { report: report(MigState::Success, message), retry: false };
+                return Tried::new(report(MigState::Success, message), false);
             }
             let why: Vec<String> =
                 prospect.blocked.iter().map(|(gpu, why)| format!("GPU {gpu}: {why}")).collect();
@@ -222,22 +227,23 @@ impl MigManager {
         let boot = BootId::current();
         let (true, true, Ok(boot)) = (self.options.reboot, !prospect.touched.reset_needed.is_empty(), boot)
         else {
-            return Tried {
-                report: report(MigState::Failed, format!("{why}; it is tried again")),
-                retry: true,
-            };
+            return Tried::new(report(MigState::Failed, format!("{why}; it is tried again")), true);
         };
         if reboot::was_in_vain(&self.state_dir, name, &boot) {
             let message = format!("{why}; the machine was rebooted for this already, and that did not help");
-            return Tried { report: report(MigState::Failed, message), retry: false };
+            return Tried::new(report(MigState::Failed, message), false);
         }
         let message = format!("{why}; the machine is rebooted for it");
         self.tell(super::MigNews::Report(report(MigState::Rebooting, message.clone()))).await;
-        match reboot::reboot(&self.state_dir, name, &boot) {
-            Ok(()) => Tried { report: report(MigState::Rebooting, message), retry: false },
+        let (state_dir, config) = (self.state_dir.clone(), name.to_owned());
+        let program = self.options.reboot_program.clone();
+        let asked = move || reboot::reboot(&state_dir, &config, &boot, program.as_deref());
+        let asked = tokio::task::spawn_blocking(asked).await;
+        match asked.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(()) => Tried { told: true, ..Tried::new(report(MigState::Rebooting, message), false) },
             Err(refused) => {
                 let message = format!("{why}; the machine should be rebooted for it, but {refused}");
-                Tried { report: report(MigState::Failed, message), retry: true }
+                Tried::new(report(MigState::Failed, message), true)
             }
         }
     }

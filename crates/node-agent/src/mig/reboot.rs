@@ -1,7 +1,8 @@
 //! Reboots the machine for a change of MIG mode that nothing else brings about, once.
 
 use carve_mig_manager::{BootId, StateDir, write_whole};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// The note that says for what the machine was rebooted, and when.
 fn note(state_dir: &StateDir) -> PathBuf {
@@ -20,14 +21,38 @@ pub(super) fn forget(state_dir: &StateDir) {
     let _ = std::fs::remove_file(note(state_dir));
 }
 
-/// Has the machine's own init reboot it in good order. Needs the host's processes (`hostPID`).
-pub(super) fn reboot(state_dir: &StateDir, config: &str, boot: &BootId) -> Result<(), String> {
+/// Notes for what, and has the machine rebooted in good order.
+pub(super) fn reboot(
+    state_dir: &StateDir,
+    config: &str,
+    boot: &BootId,
+    program: Option<&Path>,
+) -> Result<(), String> {
     write_whole(&note(state_dir), format!("{}\n{config}\n", boot.0).as_bytes())
         .map_err(|error| format!("the reboot can not be noted, so it is not done: {error}"))?;
+    match program {
+        Some(program) => run(program),
+        None => signal_systemd(),
+    }
+}
+
+fn run(program: &Path) -> Result<(), String> {
+    let name = program.display();
+    let output = Command::new(program).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("{name} can not be run: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{name} ended with {}: {}", output.status, said.trim()))
+}
+
+/// Needs the host's processes (`hostPID`).
+fn signal_systemd() -> Result<(), String> {
     let init = std::fs::read_to_string("/proc/1/comm").unwrap_or_default();
     if init.trim() != "systemd" {
         return Err(format!(
-            "process 1 is '{}', not the machine's systemd; run with hostPID, or reboot by hand",
+            "process 1 is '{}', not the machine's systemd; run with hostPID, give --reboot-program, or reboot by hand",
             init.trim()
         ));
     }

@@ -1,5 +1,7 @@
 //! How far a MIG config is, in the words of the node's labels.
 
+use carve_cluster_api::names;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// NVIDIA's words for the label `nvidia.com/mig.config.state`.
@@ -31,4 +33,42 @@ pub(crate) struct MigReport {
     pub(crate) state: MigState,
     /// Why it is not further; what was done where it is.
     pub(crate) message: String,
+}
+
+impl MigReport {
+    /// Labels of the Node.
+    pub(crate) fn labels(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([(names::MIG_CONFIG_STATE.to_owned(), self.state.to_string())])
+    }
+
+    /// Annotations of the Node: whose state it is, and why it is not further.
+    pub(crate) fn annotations(&self) -> BTreeMap<String, String> {
+        let why = if self.state == MigState::Success { String::new() } else { self.message.clone() };
+        BTreeMap::from([
+            (names::MIG_CONFIG_STATE_OF.to_owned(), self.config.clone()),
+            (names::MIG_CONFIG_REASON.to_owned(), why),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MigReport, MigState};
+
+    #[test]
+    fn a_state_says_whose_it_is_and_why_it_is_not_further() {
+        let message = "pod a/b holds it".to_owned();
+        let report = |state| MigReport { config: "all-1g.5gb".to_owned(), state, message: message.clone() };
+        for (state, word, why) in [
+            (MigState::Pending, "pending", message.as_str()),
+            (MigState::Rebooting, "rebooting", message.as_str()),
+            (MigState::Failed, "failed", message.as_str()),
+            (MigState::Success, "success", ""),
+        ] {
+            let (labels, annotations) = (report(state).labels(), report(state).annotations());
+            assert_eq!(labels["nvidia.com/mig.config.state"], word);
+            assert_eq!(annotations["carve.dev/mig.config.state-of"], "all-1g.5gb");
+            assert_eq!(annotations["carve.dev/mig.config.reason"], why);
+        }
+    }
 }

@@ -29,6 +29,16 @@ fn folder() -> &'static Path {
 /// `target/<profile>/deps/NAME`.
 #[allow(dead_code, reason = "not every test that includes this file needs another package")]
 pub(crate) fn package(name: &str) -> PathBuf {
+    build(&["--package", name])
+}
+
+/// Builds an example of a package and answers where it is.
+#[allow(dead_code, reason = "not every test that includes this file needs an example")]
+pub(crate) fn example(package: &str, name: &str) -> PathBuf {
+    build(&["--package", package, "--example", name]).join("examples").join(name)
+}
+
+fn build(what: &[&str]) -> PathBuf {
     let executable = std::env::current_exe().expect("a test knows its own executable");
     let folder = executable.ancestors().nth(2).expect("tests live in target/<profile>/deps").to_owned();
     if std::env::var_os(BUILT).is_some() {
@@ -41,12 +51,13 @@ pub(crate) fn package(name: &str) -> PathBuf {
     };
     let target = folder.parent().expect("target/<profile> has a parent");
     let status = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", name, "--profile", profile])
+        .args(["build", "--quiet", "--profile", profile])
+        .args(what)
         .arg("--target-dir")
         .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status()
         .expect("cargo runs");
-    assert!(status.success(), "{name} does not build");
+    assert!(status.success(), "{what:?} does not build");
     folder
 }
