@@ -8,6 +8,7 @@
 pub mod bounds;
 mod claim;
 mod dice;
+mod explain;
 mod fleet;
 mod linear;
 mod node;
@@ -19,6 +20,7 @@ mod workload;
 
 pub use claim::{Claim, CpuMilli, GpuMilli, Mechanism, Mechanisms, ModelId, Models, Together, WHOLE};
 pub use dice::Dice;
+pub use explain::{Candidate, Explanation, Refused, explain};
 pub use fleet::{Class, ClassIndex, Fleet, FleetError, NodeIndex, Spot};
 pub use node::{GpuSet, MOST_GPUS, Misfit, NodeRoom, NodeShape};
 pub use placer::Placer;

@@ -97,6 +97,15 @@ impl Placer {
         self.scorer.rounded(points - opening)
     }
 
+    /// What serving a claim on a node costs, in GPUs, by the policy's own measure.
+    pub(crate) fn cost(&self, fleet: &Fleet, node: NodeIndex, claim: &Claim) -> f64 {
+        let points = self.score(fleet, node, claim).points;
+        match &self.scorer {
+            Scorer::BidPrice(prices) => -points / prices.whole(fleet.shape(node).model).max(f64::EPSILON),
+            _ => -points,
+        }
+    }
+
     /// Brings what is remembered for a kind of claim up to date.
     fn look(&mut self, fleet: &Fleet, claim: &Claim) {
         let mut kind = self.kinds.remove(claim).filter(|kind| kind.in_use.width() >= fleet.len());

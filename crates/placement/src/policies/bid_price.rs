@@ -84,7 +84,7 @@ impl BidPrice {
         }
     }
 
-    /// What a node's room is worth, in GPUs.
+    /// What a node's room is worth, at the workload's prices.
     pub fn worth(&self, shape: &NodeShape, room: &NodeRoom) -> f64 {
         let Some(model) = self.models.get(usize::from(shape.model.0)) else { return 0.0 };
         let mut sizes = [0_usize; crate::node::MOST_GPUS];
@@ -101,6 +101,11 @@ impl BidPrice {
             least = least.min(sum);
         }
         least + self.tuning.together * self.beside(room)
+    }
+
+    /// What a whole GPU of a model is worth where CPU is plenty: by it, worths are told in GPUs.
+    pub fn whole(&self, model: ModelId) -> f64 {
+        self.models.get(usize::from(model.0)).map_or(1.0, |model| model.worth[0][STEPS])
     }
 
     /// Free GPUs, counted the more the more of them are beside each other and have their usual CPU.
