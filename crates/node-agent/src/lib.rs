@@ -9,6 +9,7 @@ mod cdi;
 mod checkpoint;
 mod choice;
 mod configuration;
+mod counter;
 mod driver_links;
 mod holders;
 mod http;

@@ -3,6 +3,7 @@
 //! A kubelet that starts deletes every socket in its folder and forgets all plugins. The keeper looks at kubelet's socket
 //! a few times a second: a new one means a new kubelet, and every plugin is bound and registered anew.
 
+use crate::counter;
 use crate::metrics::Metrics;
 use crate::plugin::{OPTIONS, Plugin, Served};
 use carve_formats::device_plugin::ResourceName;
@@ -14,6 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tonic::transport::Server;
@@ -24,6 +26,8 @@ pub(crate) struct Plugins {
     folder: PathBuf,
     kubelet: PathBuf,
     metrics: Arc<Metrics>,
+    /// Where kubelet is answered.
+    counter: Handle,
     running: BTreeMap<ResourceName, Running>,
     /// The kubelet all plugins are registered with.
     known: Option<Identity>,
@@ -56,7 +60,7 @@ impl Plugins {
     /// Plugins for the kubelet behind this socket.
     pub(crate) fn new(kubelet: PathBuf, metrics: Arc<Metrics>) -> Self {
         let folder = kubelet.parent().map_or_else(|| PathBuf::from("/"), Path::to_owned);
-        Plugins { folder, kubelet, metrics, running: BTreeMap::new(), known: None }
+        Plugins { folder, kubelet, metrics, counter: counter::open(), running: BTreeMap::new(), known: None }
     }
 
     /// Where plugins have their sockets.
@@ -131,7 +135,7 @@ impl Plugins {
             running.registered = false;
         }
         if running.server.is_none() {
-            match start(&socket, running.state.subscribe(), &self.metrics) {
+            match start(&socket, running.state.subscribe(), &self.metrics, &self.counter) {
                 Ok(server) => running.server = Some(server),
                 Err(error) => {
                     tracing::error!(resource = %name, %error, "the resource can not be served; trying again");
@@ -181,12 +185,17 @@ fn start(
     socket: &Path,
     state: watch::Receiver<Arc<Served>>,
     metrics: &Arc<Metrics>,
+    counter: &Handle,
 ) -> Result<Serving, carve_kubelet_api::serve::ServeError> {
-    let bound = Socket::bind(socket)?;
+    let bound = {
+        // Whoever binds a socket is woken by it.
+        let _there = counter.enter();
+        Socket::bind(socket)?
+    };
     let (stop, stopped) = watch::channel(false);
     let plugin = Plugin::new(state, stopped.clone(), Arc::clone(metrics));
     let router = Server::builder().add_service(DevicePluginServer::new(plugin));
-    let task = tokio::spawn(async move {
+    let task = counter.spawn(async move {
         let mut stopped = stopped;
         let stop = async move {
             let _ = stopped.wait_for(|stop| *stop).await;
