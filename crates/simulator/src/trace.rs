@@ -97,21 +97,25 @@ impl Trace {
     pub fn fleet(&self, order: impl IntoIterator<Item = usize>) -> Result<Fleet, TraceError> {
         let mut fleet = Fleet::new();
         for node in order.into_iter().filter_map(|index| self.nodes.get(index)) {
-            let model = fleet.model(&node.model).ok_or(TraceError::TooManyModels)?;
-            let shape = NodeShape {
-                model,
-                gpus: node.gpus,
-                gpu_memory: node.gpu_memory,
-                cpu: node.cpu,
-                memory: node.memory,
-                pods: PODS,
-                mechanisms: Mechanisms::ANY,
-                numa: Vec::new(),
-                islands: Vec::new(),
-            };
+            let shape = Trace::shape(node, &mut fleet)?;
             fleet.add(&node.name, shape)?;
         }
         Ok(fleet)
+    }
+
+    /// What a node has, in a fleet that comes to know its model.
+    pub(crate) fn shape(node: &TraceNode, fleet: &mut Fleet) -> Result<NodeShape, TraceError> {
+        Ok(NodeShape {
+            model: fleet.model(&node.model).ok_or(TraceError::TooManyModels)?,
+            gpus: node.gpus,
+            gpu_memory: node.gpu_memory,
+            cpu: node.cpu,
+            memory: node.memory,
+            pods: PODS,
+            mechanisms: Mechanisms::ANY,
+            numa: Vec::new(),
+            islands: Vec::new(),
+        })
     }
 
     /// The fleet of the trace, its nodes in the order of the given names.

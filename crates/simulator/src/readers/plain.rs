@@ -144,7 +144,7 @@ fn pod(value: &Entry<'_>) -> Result<TracePod, String> {
         name: String::new(),
         claim: Claim { gpu_memory, ..claim },
         models: value("models").to_owned(),
-        created: arrive,
+        created: arrive.or(duration.map(|_| 0)),
         deleted: duration.map(|duration| arrive.unwrap_or(0) + duration),
         node: None,
     })
