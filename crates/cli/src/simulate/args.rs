@@ -34,6 +34,45 @@ pub(crate) struct SimulateArgs {
     /// Leave out the bounds, which can take longer than the runs
     #[arg(long)]
     pub(crate) no_bounds: bool,
+    #[command(flatten)]
+    pub(crate) time: TimeArgs,
+}
+
+/// How the fleet is run through time.
+#[derive(Debug, Args)]
+pub(crate) struct TimeArgs {
+    /// Let pods come, wait, run and go at the times of the trace, instead of filling the fleet
+    #[arg(long, conflicts_with_all = ["percent", "sequence"])]
+    pub(crate) events: bool,
+    /// Turn away whoever does not fit at once
+    #[arg(long, requires = "events")]
+    pub(crate) no_queue: bool,
+    /// Every node fails at random, on average so long after it came: 90s, 15m, 2h, 30d
+    #[arg(long, requires = "events", value_name = "TIME", value_parser = time)]
+    pub(crate) fail_every: Option<u64>,
+    /// How long a failed node is away
+    #[arg(long, requires = "fail_every", value_name = "TIME", value_parser = time, default_value = "1h")]
+    pub(crate) fail_for: u64,
+    /// Add a node for a pod that has waited so long
+    #[arg(long, requires = "events", value_name = "TIME", value_parser = time)]
+    pub(crate) add_after: Option<u64>,
+    /// Which node of the trace added ones are like; without this, the first with the most GPUs
+    #[arg(long, requires = "add_after", value_name = "NODE")]
+    pub(crate) add_like: Option<String>,
+    /// Most nodes that are added at one time
+    #[arg(long, requires = "add_after", value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) add_most: u32,
+    /// Take an added node away when nothing has run on it for so long
+    #[arg(long, requires = "add_after", value_name = "TIME", value_parser = time, default_value = "10m")]
+    pub(crate) remove_after: u64,
+}
+
+/// Seconds, which may not be none: nothing would come between one event and the next.
+fn time(text: &str) -> Result<u64, String> {
+    match carve_simulator::readers::seconds("the time", text) {
+        Ok(0) => Err("the time is 0; it must be a second at least".to_owned()),
+        other => other,
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -5,6 +5,7 @@ mod files;
 mod plot;
 mod report;
 mod runs;
+mod through_time;
 
 use crate::failure::{Failure, Outcome};
 use args::{Seeds, SimulateArgs, SimulateOutput};
@@ -16,6 +17,9 @@ use carve_simulator::{Trace, readers};
 pub(crate) fn simulate(args: &SimulateArgs) -> Outcome {
     let policies = distinct(&args.policy)?;
     let trace = trace(args)?;
+    if args.time.events {
+        return through_time::simulate(args, &trace, &policies);
+    }
     let sequences = sequences(args, &trace)?;
     let failed = |error| files::wrong(&args.trace, &error);
     let runs = runs::runs(&trace, &sequences, &policies).map_err(failed)?;

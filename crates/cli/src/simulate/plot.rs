@@ -13,6 +13,7 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea};
 use plotters::element::{PathElement, Polygon, Rectangle, Text};
 use plotters::style::{BLACK, Color, IntoFont, RGBColor, WHITE};
+use std::ops::Range;
 use std::path::Path;
 
 /// Colours that people with any colour vision tell apart, in the order policies are named.
@@ -31,33 +32,53 @@ const SIZE: (u32, u32) = (960, 540);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+type Failed = DrawingAreaErrorKind<std::io::Error>;
+type Drawn = Result<(), Failed>;
 
 /// Writes the figures into a folder, which is made if it is not there.
 pub(crate) fn plot(folder: &Path, policies: &[Policy], runs: &[Run]) -> Outcome {
-    let failed = |path: &Path, error: &dyn std::fmt::Display| {
-        Failure::new(format!("{}: can not write it: {error}", path.display()))
-    };
-    std::fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
     let bands = |figure: fn(&Point) -> f64| -> Vec<Band> {
         policies.iter().map(|policy| Band::of(*policy, &of(runs, *policy), figure)).collect()
     };
+    let asked = "% of all GPUs asked for";
     let figures: [(&str, Result<String, _>); 3] = [
         (
             "allocation.svg",
             drawing(|area| {
-                lines(area, "GPUs in use", "% of all GPUs in use", &bands(|point| point.allocated))
+                let labels = ["GPUs in use", asked, "% of all GPUs in use"];
+                lines(area, labels, begin(runs), &bands(|point| point.allocated))
             }),
         ),
         (
             "fragmentation.svg",
             drawing(|area| {
-                let title = "Idle GPUs that the usual workload can not use";
-                lines(area, title, "% of idle GPUs", &bands(|point| point.fragmentation))
+                let labels = ["Idle GPUs that the usual workload can not use", asked, "% of idle GPUs"];
+                lines(area, labels, 0.0, &bands(|point| point.fragmentation))
             }),
         ),
         ("failures.svg", drawing(|area| failures(area, policies, runs))),
     ];
+    write(folder, figures)
+}
+
+/// Draws what changes through time.
+pub(crate) fn plot_through_time(folder: &Path, used: &[Band], waiting: &[Band]) -> Outcome {
+    let hours = "hours";
+    let figures = [
+        (
+            "utilisation.svg",
+            drawing(|area| lines(area, ["GPUs in use", hours, "% of the GPUs there are"], 0.0, used)),
+        ),
+        ("waiting.svg", drawing(|area| lines(area, ["Pods that wait", hours, "pods"], 0.0, waiting))),
+    ];
+    write(folder, figures)
+}
+
+fn write<const N: usize>(folder: &Path, figures: [(&str, Result<String, Failed>); N]) -> Outcome {
+    let failed = |path: &Path, error: &dyn std::fmt::Display| {
+        Failure::new(format!("{}: can not write it: {error}", path.display()))
+    };
+    std::fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
     for (name, figure) in figures {
         let path = folder.join(name);
         let svg = figure.map_err(|error| failed(&path, &error))?;
@@ -66,7 +87,13 @@ pub(crate) fn plot(folder: &Path, policies: &[Policy], runs: &[Run]) -> Outcome 
     Ok(())
 }
 
-fn drawing(draw: impl Fn(&Area<'_>) -> Drawn) -> Result<String, DrawingAreaErrorKind<std::io::Error>> {
+/// Where it becomes interesting: a little before the first claim is turned away. Until then everybody gets what he asks for.
+fn begin(runs: &[Run]) -> f64 {
+    let first = runs.iter().filter_map(|run| run.figures.first_failure).fold(f64::INFINITY, f64::min);
+    if first.is_finite() { ((first - 10.0) / 10.0).floor().max(0.0) * 10.0 } else { 0.0 }
+}
+
+fn drawing(draw: impl Fn(&Area<'_>) -> Drawn) -> Result<String, Failed> {
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
@@ -79,9 +106,10 @@ fn drawing(draw: impl Fn(&Area<'_>) -> Drawn) -> Result<String, DrawingAreaError
 
 /// A figure of a policy against arrivals: the mean of all seeds, the least and the most.
 #[derive(Debug, PartialEq)]
-struct Band {
-    policy: Policy,
-    points: Vec<(f64, [f64; 3])>,
+pub(crate) struct Band {
+    pub(crate) policy: Policy,
+    /// At which place: mean, least and most.
+    pub(crate) points: Vec<(f64, [f64; 3])>,
 }
 
 impl Band {
@@ -90,39 +118,53 @@ impl Band {
         let length = runs.iter().map(|run| run.figures.curve.len()).min().unwrap_or(0);
         let points = (0..length).map(|at| {
             let figures: Vec<f64> = runs.iter().map(|run| figure(&run.figures.curve[at])).collect();
-            let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
-            let most = figures.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            (at as f64, [figures.iter().sum::<f64>() / figures.len() as f64, least, most])
+            (at as f64, spread(&figures))
         });
         Band { policy, points: points.collect() }
     }
 }
 
-fn lines(area: &Area<'_>, title: &str, unit: &str, bands: &[Band]) -> Drawn {
-    let points = || bands.iter().flat_map(|band| &band.points);
-    let right = points().map(|(arrived, _)| *arrived).fold(1.0, f64::max);
-    let mut chart = chart(area, title, right, 100.0)?;
+/// Mean, least and most.
+pub(crate) fn spread(figures: &[f64]) -> [f64; 3] {
+    let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = figures.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    [figures.iter().sum::<f64>() / figures.len().max(1) as f64, least, most]
+}
+
+/// A line with its band for each policy, from a place on; the labels are title, what is across and what is upward.
+fn lines(area: &Area<'_>, [title, across, upward]: [&str; 3], left: f64, bands: &[Band]) -> Drawn {
+    let points = || bands.iter().flat_map(|band| &band.points).filter(|(at, _)| *at >= left);
+    let right = points().map(|(at, _)| *at).fold(left + 1.0, f64::max);
+    let top = points().map(|(_, [_, _, most])| *most).fold(1.0, f64::max);
+    let bottom = if left > 0.0 { points().map(|(_, [_, least, _])| *least).fold(top, f64::min) } else { 0.0 };
+    let mut chart = chart(area, title, left..right, bottom..top + (top - bottom) * 0.05)?;
     chart
         .configure_mesh()
-        .x_desc("% of all GPUs asked for")
-        .y_desc(unit)
-        .x_label_formatter(&|value| format!("{value:.0}"))
-        .y_label_formatter(&|value| format!("{value:.0}"))
+        .x_desc(across)
+        .y_desc(upward)
+        .x_label_formatter(&short)
+        .y_label_formatter(&short)
+        .label_style(("sans-serif", 14))
         .light_line_style(WHITE)
         .draw()?;
     for (band, colour) in bands.iter().zip(COLOURS.into_iter().cycle()) {
-        let upper = band.points.iter().map(|(arrived, [_, _, most])| (*arrived, *most));
-        let lower = band.points.iter().rev().map(|(arrived, [_, least, _])| (*arrived, *least));
+        let points: Vec<&(f64, [f64; 3])> = band.points.iter().filter(|(at, _)| *at >= left).collect();
+        let upper = points.iter().map(|(at, [_, _, most])| (*at, *most));
+        let lower = points.iter().rev().map(|(at, [_, least, _])| (*at, *least));
         chart
             .draw_series([Polygon::new(upper.chain(lower).collect::<Vec<_>>(), colour.mix(0.2).filled())])?;
-        let means: Vec<(f64, f64)> =
-            band.points.iter().map(|(arrived, [mean, ..])| (*arrived, *mean)).collect();
+        let means: Vec<(f64, f64)> = points.iter().map(|(at, [mean, ..])| (*at, *mean)).collect();
         chart
             .draw_series([PathElement::new(means, colour.stroke_width(2))])?
             .label(band.policy.name())
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
     }
     legend(&mut chart)
+}
+
+/// A number on an axis: as many digits as tell it from its neighbours.
+fn short(value: &f64) -> String {
+    if value.fract().abs() < 1e-9 { format!("{value:.0}") } else { format!("{value:.1}") }
 }
 
 /// Claims turned away, by size, the policies beside each other.
@@ -142,14 +184,15 @@ fn failures(area: &Area<'_>, policies: &[Policy], runs: &[Run]) -> Drawn {
         })
         .collect();
     let most = means.iter().flatten().map(|(_, mean)| *mean).fold(1.0, f64::max);
-    let mut chart = chart(area, "Claims turned away, by size", 5.0, most * 1.1)?;
+    let mut chart = chart(area, "Claims turned away, by size", 0.0..5.0, 0.0..most * 1.1)?;
     chart
         .configure_mesh()
         .disable_x_mesh()
         .x_labels(0)
         .x_desc("CPU only, a part of a GPU, one GPU, several, eight or more")
         .y_desc("claims, mean of all seeds")
-        .y_label_formatter(&|value| format!("{value:.0}"))
+        .y_label_formatter(&short)
+        .label_style(("sans-serif", 14))
         .light_line_style(WHITE)
         .draw()?;
     let width = 0.8 / policies.len().max(1) as f64;
@@ -157,7 +200,8 @@ fn failures(area: &Area<'_>, policies: &[Policy], runs: &[Run]) -> Drawn {
         policies.iter().zip(&means).zip(COLOURS.into_iter().cycle()).enumerate()
     {
         let left = |size: usize| size as f64 + 0.1 + index as f64 * width;
-        let bars = means.iter().enumerate().map(|(size, (_, mean))| {
+        let some = means.iter().enumerate().filter(|(_, (_, mean))| *mean > 0.0);
+        let bars = some.map(|(size, (_, mean))| {
             Rectangle::new([(left(size), 0.0), (left(size) + width * 0.9, *mean)], colour.filled())
         });
         chart
@@ -179,15 +223,15 @@ fn failures(area: &Area<'_>, policies: &[Policy], runs: &[Run]) -> Drawn {
 fn chart<'a, 'b>(
     area: &'a Area<'b>,
     title: &str,
-    right: f64,
-    top: f64,
-) -> Result<Chart<'a, 'b>, DrawingAreaErrorKind<std::io::Error>> {
+    across: Range<f64>,
+    upward: Range<f64>,
+) -> Result<Chart<'a, 'b>, Failed> {
     ChartBuilder::on(area)
         .caption(title, ("sans-serif", 22))
         .margin(16)
         .x_label_area_size(44)
         .y_label_area_size(60)
-        .build_cartesian_2d(0.0..right, 0.0..top)
+        .build_cartesian_2d(across, upward)
 }
 
 fn legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>) -> Drawn {

@@ -123,6 +123,14 @@ pub struct History {
     pub fleet: Fleet,
 }
 
+impl History {
+    /// How things stood at a second; before the first moment and after the last, as in them.
+    pub fn at(&self, second: u64) -> Option<&Moment> {
+        let after = self.moments.partition_point(|moment| moment.at <= second);
+        self.moments.get(after.saturating_sub(1))
+    }
+}
+
 /// Runs a trace.
 pub fn run(trace: &Trace, settings: &Settings) -> Result<History, TraceError> {
     engine::Engine::new(trace, settings)?.run()

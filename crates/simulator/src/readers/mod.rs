@@ -102,6 +102,11 @@ fn first_line_has(text: &str, name: &str) -> bool {
     text.lines().next().is_some_and(|line| line.split(',').any(|column| column.trim() == name))
 }
 
+/// Seconds as people write them: 90, 90s, 15m, 2h, 1d.
+pub fn seconds(name: &str, text: &str) -> Result<u64, String> {
+    amounts::seconds(name, text)
+}
+
 /// What is wrong with the JSON itself, where.
 fn syntax(error: &serde_json::Error) -> TraceError {
     let place = format!(" at line {} column {}", error.line(), error.column());
