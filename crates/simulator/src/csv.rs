@@ -10,7 +10,7 @@ pub(crate) const LONGEST: usize = 4096;
 pub(crate) const MOST: u64 = 1 << 40;
 
 /// More lines than are kept; keeps a wrong file from filling the memory.
-pub(crate) const MOST_ENTRIES: usize = 4_000_000;
+pub(crate) const MOST_ENTRIES: usize = 1_000_000;
 
 /// A table that is read line by line.
 #[derive(Debug)]

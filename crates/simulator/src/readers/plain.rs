@@ -42,20 +42,32 @@ pub fn pods_csv(text: &str) -> Result<Vec<TracePod>, TraceError> {
     Ok(pods)
 }
 
-/// Names with where each was first seen.
-type Names = BTreeMap<String, String>;
+/// Which names are taken, and by which line or entry.
+struct Names {
+    seen: BTreeMap<String, usize>,
+    /// The line or entry that is read.
+    at: usize,
+    /// How a line or entry is called.
+    place: fn(usize) -> String,
+}
+
+impl Names {
+    fn new(place: fn(usize) -> String) -> Self {
+        Names { seen: BTreeMap::new(), at: 0, place }
+    }
+}
 
 fn rows(
     text: &str,
     columns: &[&str],
     needed: &[&str],
-    mut each: impl FnMut(&Entry<'_>, &mut (String, Names)) -> Result<(), String>,
+    mut each: impl FnMut(&Entry<'_>, &mut Names) -> Result<(), String>,
 ) -> Result<(), TraceError> {
     let mut table = Table::new(text, needed, columns)?;
-    let mut names = (String::new(), Names::new());
+    let mut names = Names::new(|line| format!("line {line}"));
     while let Some(row) = table.next() {
         let row: Row<'_> = row?;
-        names.0 = format!("line {}", row.line);
+        names.at = row.line;
         let value = |column: &str| table.text(&row, column);
         if let Err(what) = each(&value, &mut names) {
             return wrong(row.line, what);
@@ -65,12 +77,7 @@ fn rows(
 }
 
 /// Calls for each of `count` names: the name itself, or NAME-0, NAME-1 and so on.
-fn counted(
-    value: &Entry<'_>,
-    names: &mut (String, Names),
-    mut each: impl FnMut(String),
-) -> Result<(), String> {
-    let (place, seen) = names;
+fn counted(value: &Entry<'_>, names: &mut Names, mut each: impl FnMut(String)) -> Result<(), String> {
     let count = match value("count") {
         "" => None,
         text => Some(amounts::count("count", text, MOST_ENTRIES as u64)?),
@@ -80,11 +87,12 @@ fn counted(
         return Err("name is empty; every entry needs one".to_owned());
     }
     for number in 0..count.unwrap_or(1) {
-        if seen.len() >= MOST_ENTRIES {
+        if names.seen.len() >= MOST_ENTRIES {
             return Err(format!("more than {MOST_ENTRIES} entries; simulate them in parts"));
         }
         let name = if count.is_some() { format!("{name}-{number}") } else { name.to_owned() };
-        if let Some(before) = seen.insert(name.clone(), place.clone()) {
+        if let Some(before) = names.seen.insert(name.clone(), names.at) {
+            let before = (names.place)(before);
             return Err(format!(
                 "'{name}' is already the name of {before}; give every entry a name of its own"
             ));
@@ -163,30 +171,40 @@ struct Document {
 pub fn json(text: &str) -> Result<(Vec<TraceNode>, Vec<TracePod>), TraceError> {
     let document: Document = serde_json::from_str(text).map_err(|error| super::syntax(&error))?;
     let (mut nodes, mut pods) = (Vec::new(), Vec::new());
-    entries("nodes", &document.nodes, &NODES, |value, names| {
-        let node = node(value)?;
-        counted(value, names, |name| nodes.push(TraceNode { name, ..node.clone() }))
-    })?;
-    entries("pods", &document.pods, &PODS, |value, names| {
-        let pod = pod(value)?;
-        counted(value, names, |name| pods.push(TracePod { name, ..pod.clone() }))
-    })?;
+    entries(
+        |entry| format!("nodes[{entry}]"),
+        &document.nodes,
+        &NODES,
+        |value, names| {
+            let node = node(value)?;
+            counted(value, names, |name| nodes.push(TraceNode { name, ..node.clone() }))
+        },
+    )?;
+    entries(
+        |entry| format!("pods[{entry}]"),
+        &document.pods,
+        &PODS,
+        |value, names| {
+            let pod = pod(value)?;
+            counted(value, names, |name| pods.push(TracePod { name, ..pod.clone() }))
+        },
+    )?;
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
     Ok((nodes, pods))
 }
 
 fn entries(
-    list: &str,
+    place: fn(usize) -> String,
     entries: &[Map<String, Value>],
     columns: &[&str],
-    mut each: impl FnMut(&Entry<'_>, &mut (String, Names)) -> Result<(), String>,
+    mut each: impl FnMut(&Entry<'_>, &mut Names) -> Result<(), String>,
 ) -> Result<(), TraceError> {
-    let mut names = (String::new(), Names::new());
+    let mut names = Names::new(place);
     for (index, entry) in entries.iter().enumerate() {
-        let path = format!("{list}[{index}]");
+        let path = place(index);
         let texts = texts(entry, columns)
             .map_err(|(key, what)| TraceError::Entry { path: format!("{path}.{key}"), what })?;
-        names.0.clone_from(&path);
+        names.at = index;
         let value = |column: &str| texts.get(column).map_or("", String::as_str);
         each(&value, &mut names).map_err(|what| TraceError::Entry { path, what })?;
     }
