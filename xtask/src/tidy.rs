@@ -15,7 +15,7 @@ const PURE: &[(&str, &[&str])] = &[
     ("gpu-host", &["carve-gpu-model", "serde", "serde-saphyr", "thiserror"]),
     ("planner", &["carve-gpu-model", "thiserror"]),
     ("placement", &["carve-gpu-host", "carve-gpu-model", "thiserror"]),
-    ("simulator", &["carve-gpu-model", "carve-placement", "thiserror"]),
+    ("simulator", &["carve-gpu-model", "carve-placement", "serde", "serde_json", "thiserror"]),
     ("slicing", &["carve-formats", "carve-gpu-host", "carve-gpu-model", "thiserror"]),
 ];
 

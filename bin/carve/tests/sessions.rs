@@ -35,6 +35,11 @@ fn validate() {
 }
 
 #[test]
+fn simulate() {
+    session("simulate.txt");
+}
+
+#[test]
 fn every_session_is_played() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sessions");
     let mut texts: Vec<String> = std::fs::read_dir(folder)
@@ -48,6 +53,7 @@ fn every_session_is_played() {
         "machines.txt",
         "mig-apply-and-back.txt",
         "mig-refusals.txt",
+        "simulate.txt",
         "validate.txt",
     ];
     assert_eq!(texts, played);

@@ -1,6 +1,7 @@
 //! What was typed. Nothing here acts; what it means is decided where it is used.
 
 use crate::agent::args::AgentArgs;
+use crate::simulate::args::SimulateArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -40,6 +41,8 @@ pub(crate) enum Verb {
     Validate(ValidateArgs),
     /// Run on a GPU node: offer devices to kubelet, label, cut by MIG, share by MPS, watch health
     Agent(Box<AgentArgs>),
+    /// Let the claims of a trace arrive at a simulated fleet, and compare how policies place them
+    Simulate(Box<SimulateArgs>),
     /// Called by container runtimes when a container with a GPU starts
     #[command(hide = true)]
     CdiHook(PassedOn),

@@ -12,6 +12,7 @@ mod machine;
 mod mig;
 mod picture;
 mod print;
+mod simulate;
 mod table;
 mod validate;
 
@@ -43,6 +44,7 @@ fn answer(cli: &Cli) -> Outcome {
         Verb::Mig(verb) => mig::mig(&cli.machine, verb),
         Verb::Validate(args) => validate::validate(args),
         Verb::Agent(args) => agent::agent(&cli.machine, args),
+        Verb::Simulate(args) => simulate::simulate(args),
         Verb::CdiHook(passed) => called::cdi_hook(&passed.words),
         Verb::CudaProbe(passed) => called::cuda_probe(&passed.words),
     }

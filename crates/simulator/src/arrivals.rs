@@ -61,25 +61,30 @@ pub fn read(text: &str, trace: &Trace) -> Result<Vec<Sequence>, TraceError> {
     Ok(sequences)
 }
 
+/// More arrivals than any experiment needs; keeps a trace that hardly asks for GPUs from going on for ever.
+const MOST_ARRIVALS: usize = 10_000_000;
+
 /// A sequence by the published method: all pods in random order, then pods drawn at random until they ask for `percent` of all
 /// GPUs (or pods removed at random if they ask for more); nodes in random order.
 pub fn generate(trace: &Trace, seed: u64, percent: u64) -> Sequence {
     let mut dice = Dice::new(seed);
-    let mut pods: Vec<usize> = (0..trace.pods.len()).collect();
+    // What runs already does not arrive, but it counts, and more of its kind may come.
+    let runs = |pod: &usize| trace.pods[*pod].node.is_some();
+    let mut pods: Vec<usize> = (0..trace.pods.len()).filter(|pod| !runs(pod)).collect();
     dice.shuffle(&mut pods);
     let gpus: u64 = trace.nodes.iter().map(|node| u64::from(node.gpus)).sum();
     let most = gpus * u64::from(WHOLE.0) * percent / 100;
     let asks = |pod: usize| trace.pods[pod].claim.total();
-    let mut sum: u64 = pods.iter().map(|pod| asks(*pod)).sum();
-    if !pods.iter().any(|pod| asks(*pod) > 0) {
+    let mut sum: u64 = (0..trace.pods.len()).map(asks).sum();
+    if sum == 0 {
         let mut nodes: Vec<usize> = (0..trace.nodes.len()).collect();
         dice.shuffle(&mut nodes);
         return Sequence { seed, pods, nodes };
     }
-    while sum > most {
+    while sum > most && !pods.is_empty() {
         sum -= asks(pods.remove(dice.below(pods.len())));
     }
-    loop {
+    while pods.len() < MOST_ARRIVALS {
         let drawn = dice.below(trace.pods.len());
         // As published: the draw that ends it is measured by one of its GPUs.
         if sum + u64::from(trace.pods[drawn].claim.compute.0) > most {

@@ -47,6 +47,8 @@ pub struct Decided {
 pub struct Filled {
     /// Thousandths of GPUs there are.
     pub capacity: u64,
+    /// Thousandths of GPUs in use before the first arrival.
+    pub running: u64,
     /// Every decision, in order.
     pub decisions: Vec<Decided>,
     /// The fleet at the end.
@@ -55,16 +57,28 @@ pub struct Filled {
 
 /// Runs a sequence under a policy.
 pub fn fill(trace: &Trace, sequence: &Sequence, policy: Policy) -> Result<Filled, TraceError> {
-    let fleet = trace.fleet(sequence.nodes.iter().copied())?;
+    let (fleet, placer) = prepare(trace, sequence, policy)?;
+    Ok(fill_with(trace, sequence, fleet, placer))
+}
+
+/// The fleet before the first arrival, with what runs on it, and a placer for it.
+pub fn prepare(trace: &Trace, sequence: &Sequence, policy: Policy) -> Result<(Fleet, Placer), TraceError> {
+    let mut fleet = trace.fleet(sequence.nodes.iter().copied())?;
     let workload = trace.workload(&fleet);
     let placer = Placer::new(policy, &fleet, &workload, sequence.seed);
-    Ok(fill_with(trace, sequence, fleet, placer))
+    if trace.pods.iter().any(|pod| pod.node.is_some()) {
+        let tight = Placer::new(Policy::FirstFit, &fleet, &workload, 0);
+        trace.start_running(&mut fleet, &tight)?;
+    }
+    Ok((fleet, placer))
 }
 
 /// Runs a sequence with a placer that was made for the fleet.
 pub fn fill_with(trace: &Trace, sequence: &Sequence, mut fleet: Fleet, mut placer: Placer) -> Filled {
     let claims = trace.claims(&fleet);
-    let (mut used, mut arrived) = (0, 0);
+    let capacity = fleet.gpus() * u64::from(WHOLE.0);
+    let running = capacity - fleet.nodes().map(|node| fleet.room(node).idle()).sum::<u64>();
+    let (mut used, mut arrived) = (running, running);
     let mut decisions = Vec::with_capacity(sequence.pods.len());
     for &pod in &sequence.pods {
         let claim = &claims[pod];
@@ -76,13 +90,13 @@ pub fn fill_with(trace: &Trace, sequence: &Sequence, mut fleet: Fleet, mut place
         }
         decisions.push(Decided { pod, spot, used, arrived });
     }
-    Filled { capacity: fleet.gpus() * u64::from(WHOLE.0), decisions, fleet }
+    Filled { capacity, running, decisions, fleet }
 }
 
 impl Filled {
     /// Percent of all GPUs in use at the end.
     pub fn allocated(&self) -> f64 {
-        let used = self.decisions.last().map_or(0, |last| last.used);
+        let used = self.decisions.last().map_or(self.running, |last| last.used);
         100.0 * used as f64 / self.capacity.max(1) as f64
     }
 

@@ -1,7 +1,9 @@
 //! Nodes and claims as a trace lists them.
 
 use carve_gpu_model::Mebibytes;
-use carve_placement::{Claim, CpuMilli, Fleet, FleetError, Mechanisms, NodeShape, Workload};
+use carve_placement::{
+    Claim, CpuMilli, Fleet, FleetError, Mechanisms, Misfit, NodeShape, Placer, Spot, Workload,
+};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -35,6 +37,8 @@ pub struct TracePod {
     pub created: Option<u64>,
     /// When it went, in seconds.
     pub deleted: Option<u64>,
+    /// The node it runs on from the beginning.
+    pub node: Option<String>,
 }
 
 /// What a trace holds.
@@ -57,6 +61,26 @@ pub enum TraceError {
         /// What is wrong, and what to do.
         what: String,
     },
+    /// An entry of a document can not be read.
+    #[error("{path}: {what}")]
+    Entry {
+        /// Where it stands in the document.
+        path: String,
+        /// What is wrong, and what to do.
+        what: String,
+    },
+    /// A pod is said to run where it can not.
+    #[error(
+        "pod '{pod}' is said to run on node '{node}', but {why}; correct the trace, or leave the pod out"
+    )]
+    Running {
+        /// The pod.
+        pod: String,
+        /// The node.
+        node: String,
+        /// Why it can not be.
+        why: String,
+    },
     /// The nodes do not make a fleet.
     #[error(transparent)]
     Fleet(#[from] FleetError),
@@ -73,21 +97,67 @@ impl Trace {
     pub fn fleet(&self, order: impl IntoIterator<Item = usize>) -> Result<Fleet, TraceError> {
         let mut fleet = Fleet::new();
         for node in order.into_iter().filter_map(|index| self.nodes.get(index)) {
-            let model = fleet.model(&node.model).ok_or(TraceError::TooManyModels)?;
-            let shape = NodeShape {
-                model,
-                gpus: node.gpus,
-                gpu_memory: node.gpu_memory,
-                cpu: node.cpu,
-                memory: node.memory,
-                pods: PODS,
-                mechanisms: Mechanisms::ANY,
-                numa: Vec::new(),
-                islands: Vec::new(),
-            };
+            let shape = Trace::shape(node, &mut fleet)?;
             fleet.add(&node.name, shape)?;
         }
         Ok(fleet)
+    }
+
+    /// What a node has, in a fleet that comes to know its model.
+    pub(crate) fn shape(node: &TraceNode, fleet: &mut Fleet) -> Result<NodeShape, TraceError> {
+        Ok(NodeShape {
+            model: fleet.model(&node.model).ok_or(TraceError::TooManyModels)?,
+            gpus: node.gpus,
+            gpu_memory: node.gpu_memory,
+            cpu: node.cpu,
+            memory: node.memory,
+            pods: PODS,
+            mechanisms: Mechanisms::ANY,
+            numa: Vec::new(),
+            islands: Vec::new(),
+        })
+    }
+
+    /// The fleet of the trace, its nodes in the order of the given names.
+    pub fn fleet_named<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Result<Fleet, TraceError> {
+        let places: BTreeMap<&str, usize> =
+            self.nodes.iter().enumerate().map(|(index, node)| (node.name.as_str(), index)).collect();
+        self.fleet(names.into_iter().filter_map(|name| places.get(name).copied()))
+    }
+
+    /// Puts the pods that run from the beginning where they run, and says which and where. The trace does not tell which
+    /// GPUs they have, so they get the fullest that will do.
+    pub fn start_running(
+        &self,
+        fleet: &mut Fleet,
+        placer: &Placer,
+    ) -> Result<Vec<(usize, Spot)>, TraceError> {
+        let mut started = Vec::new();
+        for (index, pod) in self.pods.iter().enumerate() {
+            let Some(name) = &pod.node else { continue };
+            let refuse = |why: &str| {
+                let (pod, node) = (pod.name.clone(), name.clone());
+                Err(TraceError::Running { pod, node, why: why.to_owned() })
+            };
+            let Some(node) = fleet.named(name) else { return refuse("the trace has no such node") };
+            let claim = pod.claim_on(fleet);
+            if let Err(misfit) = fleet.fits(node, &claim) {
+                return refuse(match misfit {
+                    Misfit::Model => "its GPUs are of another model",
+                    Misfit::Mechanism => "its GPUs can not be divided that way",
+                    Misfit::Gpus => "too few of its GPUs have so much left",
+                    Misfit::Apart => "its free GPUs are too far apart",
+                    Misfit::Cpu => "it has not so much CPU left",
+                    Misfit::Memory => "it has not so much memory left",
+                    Misfit::Pods => "it has as many pods as it takes",
+                    Misfit::Away => "it is not there",
+                });
+            }
+            let spot = Spot { node, gpus: placer.score(fleet, node, &claim).gpus };
+            fleet.place(&claim, spot);
+            started.push((index, spot));
+        }
+        Ok(started)
     }
 
     /// What each pod asks of a fleet.

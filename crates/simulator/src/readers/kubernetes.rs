@@ -1,0 +1,262 @@
+//! A cluster as `kubectl get nodes,pods -A -o json` prints it: nodes by what they have to give, pods by what they request.
+
+use super::amounts::{self, Round};
+use crate::csv::MOST_ENTRIES;
+use crate::trace::{TraceError, TraceNode, TracePod};
+use carve_gpu_model::Mebibytes;
+use carve_placement::{Claim, CpuMilli, MOST_GPUS};
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// What a whole GPU is called where NVIDIA's device plugin or the agent offers it.
+const GPU: &str = "nvidia.com/gpu";
+const PRODUCT: &str = "nvidia.com/gpu.product";
+const MEMORY: &str = "nvidia.com/gpu.memory";
+const REPLICAS: &str = "nvidia.com/gpu.replicas";
+
+type Amounts = BTreeMap<String, Value>;
+
+#[derive(Debug, Deserialize)]
+struct List {
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    items: Vec<Item>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Item {
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    metadata: Metadata,
+    #[serde(default)]
+    spec: Spec,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Metadata {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    namespace: Option<String>,
+    #[serde(default)]
+    labels: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Spec {
+    #[serde(default)]
+    node_name: Option<String>,
+    #[serde(default)]
+    node_selector: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    containers: Vec<Container>,
+    #[serde(default)]
+    init_containers: Option<Vec<Container>>,
+    #[serde(default)]
+    overhead: Option<Amounts>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Container {
+    #[serde(default)]
+    resources: Option<Resources>,
+    #[serde(default)]
+    restart_policy: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Resources {
+    #[serde(default)]
+    requests: Option<Amounts>,
+    #[serde(default)]
+    limits: Option<Amounts>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Status {
+    #[serde(default)]
+    phase: Option<String>,
+    #[serde(default)]
+    allocatable: Option<Amounts>,
+}
+
+/// CPU, memory and GPUs together.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    cpu: u64,
+    memory: u64,
+    gpus: u64,
+}
+
+impl Sum {
+    fn and(self, other: Sum) -> Sum {
+        Sum {
+            cpu: self.cpu.saturating_add(other.cpu),
+            memory: self.memory.saturating_add(other.memory),
+            gpus: self.gpus.saturating_add(other.gpus),
+        }
+    }
+
+    fn or(self, other: Sum) -> Sum {
+        Sum {
+            cpu: self.cpu.max(other.cpu),
+            memory: self.memory.max(other.memory),
+            gpus: self.gpus.max(other.gpus),
+        }
+    }
+}
+
+/// Nodes, by name, and pods, in their order. Pods that have ended hold nothing and are passed over.
+pub fn read(text: &str) -> Result<(Vec<TraceNode>, Vec<TracePod>), TraceError> {
+    let list: List = serde_json::from_str(text).map_err(|error| super::syntax(&error))?;
+    if list.items.len() > MOST_ENTRIES {
+        let what = format!("more than {MOST_ENTRIES} entries; simulate them in parts");
+        return Err(TraceError::Entry { path: "items".to_owned(), what });
+    }
+    let (mut nodes, mut pods) = (Vec::new(), Vec::new());
+    let mut seen = BTreeMap::new();
+    for (index, item) in list.items.iter().enumerate() {
+        let path = format!("items[{index}]");
+        let wrong =
+            |(field, what): (&str, String)| TraceError::Entry { path: format!("{path}{field}"), what };
+        // The items of a NodeList or PodList do not repeat what they are.
+        let kind =
+            if item.kind.is_empty() { list.kind.strip_suffix("List").unwrap_or("") } else { &item.kind };
+        if item.metadata.name.is_empty() {
+            return Err(wrong((".metadata.name", "is missing; this is no object of Kubernetes".to_owned())));
+        }
+        let name = match (&item.metadata.namespace, kind) {
+            (Some(namespace), "Pod") => format!("{namespace}/{}", item.metadata.name),
+            _ => item.metadata.name.clone(),
+        };
+        match kind {
+            "Node" => nodes.push(node(name.clone(), item).map_err(wrong)?),
+            "Pod" => pods.extend(pod(name.clone(), item).map_err(wrong)?),
+            other => {
+                let what =
+                    format!("is {other:?}; get nodes and pods alone: kubectl get nodes,pods -A -o json");
+                return Err(wrong((".kind", what)));
+            }
+        }
+        if let Some(before) = seen.insert((kind == "Node", name), index) {
+            return Err(wrong((".metadata.name", format!("is already the name of items[{before}]"))));
+        }
+    }
+    nodes.sort_by(|a: &TraceNode, b: &TraceNode| a.name.cmp(&b.name));
+    Ok((nodes, pods))
+}
+
+fn node(name: String, item: &Item) -> Result<TraceNode, (&'static str, String)> {
+    let labels = item.metadata.labels.as_ref();
+    let label = |key: &str| labels.and_then(|labels| labels.get(key)).map_or("", String::as_str);
+    if !matches!(label(REPLICAS), "" | "0" | "1") {
+        let what = format!(
+            "{REPLICAS} is {:?}: the node shares its GPUs, and the list does not tell which pods share which; write nodes and pods as CSV",
+            label(REPLICAS)
+        );
+        return Err((".metadata.labels", what));
+    }
+    let none = Amounts::new();
+    let allocatable = item.status.allocatable.as_ref().unwrap_or(&none);
+    let has = sum(allocatable, Round::Down).map_err(|what| (".status.allocatable", what))?;
+    if has.gpus > MOST_GPUS as u64 {
+        return Err((
+            ".status.allocatable",
+            format!("{GPU} is {}; more than {MOST_GPUS} can not be meant", has.gpus),
+        ));
+    }
+    let gpu_memory = match label(MEMORY) {
+        "" => 0,
+        text => {
+            amounts::count(MEMORY, text, u64::from(u32::MAX)).map_err(|what| (".metadata.labels", what))?
+        }
+    };
+    Ok(TraceNode {
+        name,
+        cpu: CpuMilli(has.cpu),
+        memory: Mebibytes(has.memory),
+        gpus: has.gpus as u8,
+        gpu_memory: Mebibytes(if has.gpus == 0 { 0 } else { gpu_memory }),
+        model: if has.gpus == 0 { String::new() } else { label(PRODUCT).to_owned() },
+    })
+}
+
+fn pod(name: String, item: &Item) -> Result<Option<TracePod>, (&'static str, String)> {
+    if matches!(item.status.phase.as_deref(), Some("Succeeded" | "Failed")) {
+        return Ok(None);
+    }
+    let asked = |container: &Container| requested(container).map_err(|what| (".spec.containers", what));
+    let mut steady = Sum::default();
+    for container in &item.spec.containers {
+        steady = steady.and(asked(container)?);
+    }
+    // Kubernetes counts what runs beside the containers with them, and what runs before them by the largest.
+    let mut before = Sum::default();
+    let mut beside = Sum::default();
+    for container in item.spec.init_containers.iter().flatten() {
+        let own = asked(container)?;
+        if container.restart_policy.as_deref() == Some("Always") {
+            beside = beside.and(own);
+        } else {
+            before = before.or(beside.and(own));
+        }
+    }
+    let none = Amounts::new();
+    let overhead = item.spec.overhead.as_ref().unwrap_or(&none);
+    let overhead = sum(overhead, Round::Up).map_err(|what| (".spec.overhead", what))?;
+    let all = steady.and(beside).or(before).and(overhead);
+    if all.gpus > MOST_GPUS as u64 {
+        let what = format!("asks for {} GPUs; more than {MOST_GPUS} can not be on one node", all.gpus);
+        return Err((".spec.containers", what));
+    }
+    let (cpu, memory) = (CpuMilli(all.cpu), Mebibytes(all.memory));
+    let claim = match all.gpus as u8 {
+        0 => Claim::cpu_only(cpu, memory),
+        gpus => Claim::whole(gpus, cpu, memory),
+    };
+    let models = item.spec.node_selector.as_ref().and_then(|selector| selector.get(PRODUCT));
+    Ok(Some(TracePod {
+        name,
+        claim,
+        models: models.filter(|_| claim.gpus > 0).cloned().unwrap_or_default(),
+        created: None,
+        deleted: None,
+        node: item.spec.node_name.clone().filter(|node| !node.is_empty()),
+    }))
+}
+
+/// What a container requests; what it only limits, it also requests.
+fn requested(container: &Container) -> Result<Sum, String> {
+    let Some(resources) = &container.resources else { return Ok(Sum::default()) };
+    let mut amounts = resources.limits.clone().unwrap_or_default();
+    amounts.extend(resources.requests.clone().unwrap_or_default());
+    let other = amounts.keys().find(|name| name.starts_with("nvidia.com/") && *name != GPU);
+    if let Some(other) = other {
+        return Err(format!(
+            "asks for {other}; from such a list only whole GPUs ({GPU}) can be simulated; write pods as CSV"
+        ));
+    }
+    sum(&amounts, Round::Up)
+}
+
+fn sum(amounts: &Amounts, round: Round) -> Result<Sum, String> {
+    let text = |name: &str| match amounts.get(name) {
+        None | Some(Value::Null) => Ok(String::new()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(Value::Number(number)) => Ok(number.to_string()),
+        Some(_) => Err(format!("{name} is neither text nor a number")),
+    };
+    let gpus = text(GPU)?;
+    Ok(Sum {
+        cpu: amounts::cpu(&text("cpu")?, round)?.0,
+        memory: amounts::memory("memory", &text("memory")?, true, round)?.0,
+        gpus: if gpus.is_empty() { 0 } else { amounts::count(GPU, &gpus, 1 << 20)? },
+    })
+}
