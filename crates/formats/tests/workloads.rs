@@ -45,9 +45,12 @@ fn share(thousandths: u16) -> Option<MemoryAsk> {
     Some(MemoryAsk::Share(Thousandths(thousandths)))
 }
 
+/// Limits, and what they ask for: dialect, count, memory and compute.
+type Case = (&'static str, Dialect, u32, Option<MemoryAsk>, Option<u16>);
+
 #[test]
 fn resources_of_every_dialect() {
-    let cases: &[(&str, Dialect, u32, Option<MemoryAsk>, Option<u16>)] = &[
+    let cases: &[Case] = &[
         ("nvidia.com/gpu: 2", Dialect::Nvidia, 2, None, None),
         ("nvidia.com/gpu: '1'", Dialect::Nvidia, 1, None, None),
         ("nvidia.com/gpu: 2, nvidia.com/gpumem: 3000", Dialect::Hami, 2, mib(3000), None),
