@@ -16,6 +16,7 @@ pub mod mig_checkpoint;
 pub mod mig_hooks;
 pub mod mig_parted;
 mod suggestion;
+pub mod workloads;
 mod yaml_print;
 
 pub use device_plugin::DevicePluginConfig;

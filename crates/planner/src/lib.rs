@@ -1,13 +1,15 @@
 //! Which geometry next, and what has to change for it.
 //!
 //! [`wanted`] turns profile counts into instances, [`recut`] finds the diff that keeps as much as can be kept, and
-//! [`verify`] checks a diff independently of how it was found. [`plan`] says what every GPU of a host or fleet should become for the claims
-//! that wait, and [`check_plan`] checks that in the same way. All of it is computed before a GPU is touched.
+//! [`verify`] checks a diff independently of how it was found. [`plan`] says what every GPU of a host or fleet should become
+//! for the claims that wait, and [`check_plan`] checks that in the same way. [`choose`] says which mechanism serves a claim and
+//! why. All of it is computed before a GPU is touched.
 #![warn(clippy::disallowed_methods)]
 
 mod checker;
 mod feasibility;
 mod fleet;
+mod mechanism;
 mod plan_checker;
 mod recut;
 mod wanted;
@@ -17,6 +19,9 @@ pub use feasibility::{Infeasible, InfeasibleReason, feasible};
 pub use fleet::{
     ClaimName, Demand, Effort, FleetGpu, Generation, GpuAt, GpuPlan, HostName, MigMode, PendingClaim, Plan,
     PlanError, Quality, RunningClaim, Served, Substitution, WaitsFor, Wants, plan, room,
+};
+pub use mechanism::{
+    Choice, Hardware, Isolation, Named, Needs, NoMechanism, Refused, Sharing, Size, Way, choose,
 };
 pub use plan_checker::{PlanFlaw, check_plan};
 pub use recut::{Created, Kept, PresentCompute, PresentInstance, Recut, RecutError, keep_as, recut};
