@@ -14,8 +14,6 @@ use std::collections::BTreeMap;
 
 /// Parts of a GPU that are told apart.
 pub(crate) const STEPS: usize = 100;
-/// Thousandths of a GPU in each.
-const STEP: u32 = WHOLE.0 as u32 / STEPS as u32;
 
 /// How much of the workload, as parts of what the fleet has, counts as how much. Steps lie closer where the fleet gets full.
 const SERVED: [f64; 15] = [0.5, 0.7, 0.8, 0.85, 0.9, 0.92, 0.94, 0.96, 0.98, 1.0, 1.02, 1.05, 1.1, 1.2, 1.3];
@@ -45,10 +43,42 @@ pub struct Prices {
 
 /// The size of a claim's part of a GPU in steps: compute or memory, whichever is the larger part.
 pub(crate) fn steps(claim: &Claim, gpu_memory: Mebibytes) -> usize {
-    let compute = u32::from(claim.compute.0).div_ceil(STEP) as usize;
-    let memory =
-        if gpu_memory.0 == 0 { 0 } else { (claim.gpu_memory.0 * STEPS as u64).div_ceil(gpu_memory.0) };
-    compute.max(memory as usize)
+    Grain::Coarse.steps(claim, gpu_memory)
+}
+
+/// How finely parts of a GPU are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Grain {
+    /// In hundredths, rounded up: quick, and what is found can be done.
+    Coarse,
+    /// By compute alone, in thousandths: whatever can be done is found.
+    Compute,
+    /// By memory alone, in thousandths, rounded down: whatever can be done is found.
+    Memory,
+}
+
+impl Grain {
+    /// Steps of a whole GPU.
+    const fn whole(self) -> usize {
+        match self {
+            Grain::Coarse => STEPS,
+            Grain::Compute | Grain::Memory => WHOLE.0 as usize,
+        }
+    }
+
+    fn steps(self, claim: &Claim, gpu_memory: Mebibytes) -> usize {
+        let whole = self.whole() as u64;
+        let compute = (u64::from(claim.compute.0) * whole).div_ceil(u64::from(WHOLE.0));
+        let memory = claim.gpu_memory.0 * whole;
+        let steps = match (self, gpu_memory.0) {
+            (Grain::Compute, _) => compute,
+            (Grain::Coarse, 0) => compute,
+            (Grain::Memory, 0) => 0,
+            (Grain::Coarse, all) => compute.max(memory.div_ceil(all)),
+            (Grain::Memory, all) => memory / all,
+        };
+        steps as usize
+    }
 }
 
 impl Prices {
@@ -61,7 +91,8 @@ impl Prices {
         if asked == 0.0 || here == 0.0 {
             return Prices { kinds: kinds.iter().map(|kind| (*kind, gpus(&kind.claim))).collect() };
         }
-        let solution = serve(&pools, kinds, serving(kinds, here / asked, Rows { pools: pools.len() }));
+        let solution =
+            serve(&pools, kinds, Grain::Coarse, serving(kinds, here / asked, Rows { pools: pools.len() }));
         let row = Rows { pools: pools.len() };
         let price = |kind: usize| solution.prices[row.kind(kind)].max(0.0);
         Prices { kinds: kinds.iter().enumerate().map(|(kind, typical)| (*typical, price(kind))).collect() }
@@ -74,7 +105,7 @@ impl Prices {
 }
 
 /// Fills the pools with what serving is worth; the prices of the kinds come last.
-fn serve(pools: &[Pool], kinds: &[Typical], mut columns: Vec<Column>) -> Solution {
+fn serve(pools: &[Pool], kinds: &[Typical], grain: Grain, mut columns: Vec<Column>) -> Solution {
     let row = Rows { pools: pools.len() };
     let room: Vec<f64> = (pools.iter().map(|pool| pool.gpus))
         .chain(pools.iter().map(|pool| pool.cores))
@@ -85,15 +116,17 @@ fn serve(pools: &[Pool], kinds: &[Typical], mut columns: Vec<Column>) -> Solutio
             let fits = typical.claim.gpus == 0
                 || (typical.claim.models.contains(entry.model)
                     && typical.claim.gpus <= entry.node
-                    && steps(&typical.claim, entry.gpu_memory) <= STEPS);
-            fits.then(|| row.filled(pool, f64::from(typical.claim.gpus), &[(kind, 1)], kinds))
+                    && grain.steps(&typical.claim, entry.gpu_memory) <= grain.whole());
+            let nothing = typical.claim.is_part() && grain.steps(&typical.claim, entry.gpu_memory) == 0;
+            let gpus = if nothing { 0.0 } else { f64::from(typical.claim.gpus) };
+            fits.then(|| row.filled(pool, gpus, &[(kind, 1)], kinds))
         }));
     }
     maximise(&room, columns, |prices| {
         let pattern = |(pool, entry): (usize, &Pool)| {
             let core = prices[row.cpu(pool)];
             let worth = |kind: usize| prices[row.kind(kind)] - core * kinds[kind].claim.cpu.cores();
-            let (best, pattern) = fullest(kinds, entry, worth);
+            let (best, pattern) = fullest(kinds, entry, grain, worth);
             (best > prices[row.gpu(pool)] + 1e-7).then(|| row.filled(pool, 1.0, &pattern, kinds))
         };
         pools.iter().enumerate().filter_map(pattern).collect()
@@ -120,9 +153,17 @@ fn bounded(fleet: &Fleet, claims: &[(Claim, u64)], worth: impl Fn(&Claim) -> f64
         worth: worth(&typical.claim),
         most: typical.part,
     };
-    let columns = kinds.iter().enumerate().map(all).collect();
-    let solution = serve(&pools, &kinds, columns);
-    solution.finished.then_some(solution.worth)
+    let one = |grain: Grain| {
+        let columns = kinds.iter().enumerate().map(all).collect();
+        let solution = serve(&pools, &kinds, grain, columns);
+        solution.finished.then_some(solution.worth)
+    };
+    // Each is a bound, so the lower of the two is one.
+    let compute = one(Grain::Compute)?;
+    if claims.iter().all(|(claim, _)| claim.gpu_memory.0 == 0) {
+        return Some(compute);
+    }
+    Some(compute.min(one(Grain::Memory)?))
 }
 
 /// Whole GPUs' worth of compute.
@@ -223,24 +264,35 @@ fn serving(kinds: &[Typical], arrivals: f64, row: Rows) -> Vec<Column> {
 }
 
 /// The most that parts on one GPU of a pool can be worth, and which parts those are.
-fn fullest(kinds: &[Typical], pool: &Pool, worth: impl Fn(usize) -> f64) -> (f64, Vec<(usize, u32)>) {
-    let mut best = [(0.0_f64, None::<(usize, usize)>); STEPS + 1];
-    for size in 1..=STEPS {
+fn fullest(
+    kinds: &[Typical],
+    pool: &Pool,
+    grain: Grain,
+    worth: impl Fn(usize) -> f64,
+) -> (f64, Vec<(usize, u32)>) {
+    // Of claims of one size only the dearest matters.
+    let mut sizes: BTreeMap<usize, (usize, f64)> = BTreeMap::new();
+    for (kind, typical) in kinds.iter().enumerate() {
+        let own = grain.steps(&typical.claim, pool.gpu_memory);
+        let worth = worth(kind);
+        let serves = typical.claim.gpus == 1 && typical.claim.models.contains(pool.model);
+        if serves && own > 0 && worth > 0.0 && sizes.get(&own).is_none_or(|(_, most)| worth > *most) {
+            sizes.insert(own, (kind, worth));
+        }
+    }
+    let whole = grain.whole();
+    let mut best = vec![(0.0_f64, None::<(usize, usize)>); whole + 1];
+    for size in 1..=whole {
         best[size] = (best[size - 1].0, None);
-        for (kind, typical) in kinds.iter().enumerate() {
-            let own = steps(&typical.claim, pool.gpu_memory);
-            if typical.claim.gpus != 1 || own == 0 || own > size || !typical.claim.models.contains(pool.model)
-            {
-                continue;
-            }
-            let sum = worth(kind) + best[size - own].0;
+        for (own, (kind, worth)) in sizes.range(..=size) {
+            let sum = worth + best[size - own].0;
             if sum > best[size].0 + 1e-12 {
-                best[size] = (sum, Some((kind, own)));
+                best[size] = (sum, Some((*kind, *own)));
             }
         }
     }
     let mut pattern: BTreeMap<usize, u32> = BTreeMap::new();
-    let mut size = STEPS;
+    let mut size = whole;
     while size > 0 {
         match best[size].1 {
             Some((kind, own)) => {
@@ -250,5 +302,5 @@ fn fullest(kinds: &[Typical], pool: &Pool, worth: impl Fn(usize) -> f64) -> (f64
             None => size -= 1,
         }
     }
-    (best[STEPS].0, pattern.into_iter().collect())
+    (best[whole].0, pattern.into_iter().collect())
 }
