@@ -2,7 +2,8 @@
 //!
 //! Everything follows from the trace and a seed. [`readers`] reads traces in several formats; [`arrivals`] orders and inflates
 //! them as their experiment does; [`filling`] lets claims arrive until the fleet is full and beyond; [`measured`] has its figures;
-//! [`events`] lets claims come and go through time.
+//! [`events`] lets claims come and go through time; [`mig_queue`] queues
+//! batch jobs for MIG instances.
 #![warn(clippy::disallowed_methods)]
 
 pub mod arrivals;
@@ -10,6 +11,7 @@ mod csv;
 pub mod events;
 pub mod filling;
 pub mod measured;
+pub mod mig_queue;
 pub mod openb;
 pub mod readers;
 mod trace;

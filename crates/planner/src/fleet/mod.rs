@@ -138,8 +138,8 @@ pub struct Demand {
     pub substitution: Substitution,
 }
 
-/// How much may be remembered while planning. Up to [`Effort::default`] a host's plan is optimal in all cases seen; a fleet's is not
-/// always, and says so.
+/// How much may be remembered while planning. With [`Effort::HOST`] a host's plan is optimal in all cases seen; where it may not be, the
+/// plan says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
     /// The most intermediate results kept for each GPU.

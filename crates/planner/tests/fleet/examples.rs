@@ -254,3 +254,26 @@ fn a_fleet_is_planned_close_to_its_bound() {
     let last = plan.to_string().lines().last().unwrap().to_owned();
     assert!(last.contains(&format!("No plan serves more than {most}")), "{last}");
 }
+
+#[test]
+fn many_kinds_of_claims_that_overlap_are_planned_to_the_end() {
+    let (table, _) = states("h100-sxm-80gb");
+    let gpu =
+        |number| FleetGpu { at: at(number), table: table.clone(), mode: MigMode::On, instances: Vec::new() };
+    let gpus: Vec<FleetGpu> = (0..8).map(gpu).collect();
+    for (each, minima, served) in [(1, true, 23), (2, true, 30), (4, false, 25), (4, true, 40)] {
+        let mut asked = Demand { substitution: Substitution::Larger, ..Demand::default() };
+        for profile in table.profiles() {
+            let memory = profile.memory.unwrap().value;
+            let minima = (1..=4).filter(|_| minima).map(|slices| Wants::AtLeast { memory, slices });
+            for wants in minima.chain([Wants::Profile(profile.name.clone())]) {
+                for _ in 0..each {
+                    asked.pending.push(pending(asked.pending.len(), wants.clone()));
+                }
+            }
+        }
+        let plan = best(&gpus, &asked);
+        assert!(plan.quality.exhaustive, "{each} of each kind");
+        assert_eq!(plan.served.len(), served, "{each} of each kind");
+    }
+}

@@ -7,7 +7,7 @@ mod supplies;
 
 use carve_planner::{Effort, Generation, Plan, check_plan, plan, room};
 use cases::{Case, PRODUCTS, case, states};
-use proptest::prelude::{ProptestConfig, prop_assert, prop_assert_eq, proptest};
+use proptest::prelude::{ProptestConfig, any, prop, prop_assert, prop_assert_eq, proptest};
 
 fn planned(case: &Case) -> Plan {
     let plan = plan(&case.gpus, &case.demand, Generation(1), Effort::HOST).unwrap();
@@ -60,6 +60,53 @@ proptest! {
         prop_assert!(plan.served.len() <= served);
         if plan.quality.exhaustive {
             prop_assert_eq!((plan.served.len(), plan.quality.destroyed), (served, destroyed));
+        }
+    }
+}
+
+/// Changes one thing about a plan; says whether there was something to change.
+fn forge(case: &Case, plan: &mut Plan, what: u8, which: &prop::sample::Index) -> bool {
+    let gpu = &case.gpus[which.index(case.gpus.len())];
+    let change = plan.gpus.get_mut(&gpu.at).unwrap();
+    let claim = (!plan.served.is_empty())
+        .then(|| plan.served.keys().nth(which.index(plan.served.len())).unwrap().clone());
+    match (what, claim) {
+        (0, _) => change.recut.keep.pop().is_some(),
+        (1, _) => change.recut.destroy.pop().is_some(),
+        (2, _) => change.recut.create.pop().is_some(),
+        (3, _) => match change.recut.keep.pop() {
+            Some(kept) => {
+                let gone = gpu.instances.iter().find(|instance| instance.id == kept.id).unwrap();
+                change.recut.destroy.push(gone.clone());
+                true
+            }
+            None => false,
+        },
+        (4, Some(claim)) => plan.served.remove(&claim).is_some(),
+        (5, Some(claim)) => {
+            plan.served.get_mut(&claim).unwrap().placed.start += 1;
+            true
+        }
+        (6, Some(claim)) if plan.served.len() > 1 => {
+            let copy = plan.served[&claim].clone();
+            let other = plan.served.keys().find(|other| **other != claim).unwrap().clone();
+            plan.served.insert(other, copy);
+            true
+        }
+        _ => false,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn whatever_is_changed_about_a_plan_is_found(
+        case in case(1..=4, 12), what in 0..7u8, which in any::<prop::sample::Index>(),
+    ) {
+        let mut plan = planned(&case);
+        if forge(&case, &mut plan, what, &which) {
+            prop_assert!(check_plan(&case.gpus, &case.demand, &plan).is_err(), "change {} went unseen: {}", what, plan);
         }
     }
 }
