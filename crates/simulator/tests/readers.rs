@@ -144,6 +144,15 @@ fn every_error_says_where_and_what_to_do() {
             assert!(error.contains(part), "{text:?}: {error:?} does not say {part:?}");
         }
     }
+    let many = format!("{{\"items\": [{}{{}}]}}", "{},".repeat(1_000_000));
+    assert!(refused(&many).contains("more than 1000000 entries"), "before they fill the memory");
+    let containers = format!(
+        "{{\"items\": [{{\"kind\": \"Pod\", \"spec\": {{\"containers\": [{}{{}}]}}}}]}}",
+        "{},".repeat(1000)
+    );
+    assert!(refused(&containers).contains("more than 1000 entries"));
+    let large = format!("{{\"pods\": [{}]}}", " ".repeat(65 << 20));
+    assert!(refused(&large).contains("JSON of more than 64 MiB; write it as CSV"));
     assert!(refused(NODES).contains("--nodes"));
     assert!(readers::nodes(PODS).unwrap_err().to_string().contains("list of pods"));
     let long = format!("name\n{}\n", "a".repeat(5000));
