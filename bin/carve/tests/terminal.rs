@@ -34,6 +34,12 @@ fn progress_is_shown_on_a_terminal_only() {
     assert!(shown.contains("[1/6] GPU 0: switching MIG on"), "{shown}");
     assert!(shown.contains("[6/6] verifying"), "{shown}");
     assert!(shown.contains("\r\u{1b}[K"), "the line goes away: {shown:?}");
+    let simulate =
+        format!("{carve} simulate ../../examples/simulate/pods.csv --seeds 1-3 --policy fgd --no-bounds");
+    let bar = run(script, &["-qec", &simulate, "/dev/null"]);
+    assert!(bar.contains("/3 fgd, seed "), "a bar counts the runs: {bar:?}");
+    let plain = run(Path::new("/bin/sh"), &["-c", &simulate]);
+    assert!(!plain.contains("/3 fgd") && !plain.contains('\u{1b}'), "{plain}");
     let plain = run(Path::new("/bin/sh"), &["-c", &apply("small")]);
     assert!(!plain.contains("[1/") && !plain.contains('\u{1b}'), "{plain}");
 }

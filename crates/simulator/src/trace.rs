@@ -2,7 +2,8 @@
 
 use carve_gpu_model::Mebibytes;
 use carve_placement::{
-    Claim, CpuMilli, Fleet, FleetError, Mechanisms, Misfit, NodeShape, Placer, Spot, Workload,
+    Claim, CpuMilli, Fleet, FleetError, GpuMilli, Mechanisms, Misfit, NodeShape, Placer, Spot, WHOLE,
+    Workload,
 };
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -165,15 +166,39 @@ impl Trace {
         self.pods.iter().map(|pod| pod.claim_on(fleet)).collect()
     }
 
-    /// What the trace usually asks for: the kinds that together make up 95 % of its pods.
+    /// What the trace usually asks for: the kinds that together make up 95 % of its pods. Where hardly two pods are alike, those
+    /// that are nearly so count as one kind, by the larger of their sizes.
     pub fn workload(&self, fleet: &Fleet) -> Workload {
-        let mut seen: BTreeMap<(u64, u16, u8, &str), (Claim, u64)> = BTreeMap::new();
-        for pod in &self.pods {
-            let claim = pod.claim_on(fleet);
-            let key = (claim.cpu.0, claim.compute.0, claim.gpus, pod.models.as_str());
-            seen.entry(key).or_insert((claim, 0)).1 += 1;
-        }
+        let exact = self.kinds(fleet, |claim| *claim);
+        let seen = if exact.len() > MOST_KINDS { self.kinds(fleet, nearly) } else { exact };
         Workload::seen(seen.into_iter().map(|(key, (claim, count))| (key, claim, count)), 95)
+    }
+
+    /// How often each kind is asked for, with sizes as they are seen.
+    fn kinds(
+        &self,
+        fleet: &Fleet,
+        seen_as: impl Fn(&Claim) -> Claim,
+    ) -> BTreeMap<(u64, u16, u8, &str), (Claim, u64)> {
+        let mut kinds: BTreeMap<(u64, u16, u8, &str), (Claim, u64)> = BTreeMap::new();
+        for pod in &self.pods {
+            let claim = seen_as(&pod.claim_on(fleet));
+            let key = (claim.cpu.0, claim.compute.0, claim.gpus, pod.models.as_str());
+            kinds.entry(key).or_insert((claim, 0)).1 += 1;
+        }
+        kinds
+    }
+}
+
+/// Every decision weighs every kind, so their number is held; the published traces have at most 330.
+const MOST_KINDS: usize = 512;
+
+/// A claim with its CPU as the next power of two and its part of a GPU as the next twentieth.
+fn nearly(claim: &Claim) -> Claim {
+    Claim {
+        cpu: CpuMilli(claim.cpu.0.next_power_of_two()),
+        compute: GpuMilli(claim.compute.0.next_multiple_of(WHOLE.0 / 20)),
+        ..*claim
     }
 }
 

@@ -144,6 +144,15 @@ fn every_error_says_where_and_what_to_do() {
             assert!(error.contains(part), "{text:?}: {error:?} does not say {part:?}");
         }
     }
+    let many = format!("{{\"items\": [{}{{}}]}}", "{},".repeat(1_000_000));
+    assert!(refused(&many).contains("more than 1000000 entries"), "before they fill the memory");
+    let containers = format!(
+        "{{\"items\": [{{\"kind\": \"Pod\", \"spec\": {{\"containers\": [{}{{}}]}}}}]}}",
+        "{},".repeat(1000)
+    );
+    assert!(refused(&containers).contains("more than 1000 entries"));
+    let large = format!("{{\"pods\": [{}]}}", " ".repeat(65 << 20));
+    assert!(refused(&large).contains("JSON of more than 64 MiB; write it as CSV"));
     assert!(refused(NODES).contains("--nodes"));
     assert!(readers::nodes(PODS).unwrap_err().to_string().contains("list of pods"));
     let long = format!("name\n{}\n", "a".repeat(5000));
@@ -153,6 +162,26 @@ fn every_error_says_where_and_what_to_do() {
     assert!(refused(&format!("{{\"pods\": {deep}")).contains("line 1: column"));
     let huge = "name,count\na,1000000\nb,1\n";
     assert!(refused(huge).contains("line 3: more than 1000000 entries"));
+}
+
+#[test]
+fn a_workload_of_many_kinds_is_weighed_by_few() {
+    let mut text = "name,cpu,gpu\n".to_owned();
+    for pod in 0..2000 {
+        text.push_str(&format!("p{pod},{}m,{}m\n", 100 + pod * 7, 1 + pod % 997));
+    }
+    let trace = Trace { nodes: readers::nodes(NODES).unwrap(), ..readers::trace(&text).unwrap() };
+    let fleet = trace.fleet(0..3).unwrap();
+    let workload = trace.workload(&fleet);
+    assert!((20..=200).contains(&workload.kinds().len()), "{} kinds", workload.kinds().len());
+    let whole: f64 = workload.kinds().iter().map(|kind| kind.part).sum();
+    assert!((whole - 1.0).abs() < 1e-9);
+    // Sizes are never seen as smaller than they are, nor as more than a GPU.
+    let largest = workload.kinds().iter().map(|kind| kind.claim.compute).max().unwrap();
+    assert_eq!(largest, GpuMilli(1000));
+    // With few kinds every one is seen as it is.
+    let few = Trace { pods: trace.pods[..100].to_vec(), ..trace.clone() };
+    assert_eq!(few.workload(&fleet).kinds().len(), 95);
 }
 
 /// Whatever is read can be made a fleet of and filled.

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Let the claims of a trace arrive at a fleet, and compare policies.
 #[derive(Debug, Args)]
 pub(crate) struct SimulateArgs {
-    /// The pods: a pod list as CSV or JSON, or `kubectl get nodes,pods -A -o json`; may be packed by gzip
+    /// The pods: a pod list as CSV or JSON, or `kubectl get nodes,pods -A -o json`; may be packed by gzip; - reads standard input
     #[arg(value_name = "TRACE")]
     pub(crate) trace: PathBuf,
     /// The nodes, where the trace does not hold them; without this, openb_node_list_gpu_node.csv or nodes.csv beside it

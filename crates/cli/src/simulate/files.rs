@@ -1,6 +1,7 @@
 //! Reads the files of a simulation: bounded, unpacked where they are packed, with the file's name in every error.
 
 use crate::failure::{Failure, UNREADABLE};
+use crate::input::shown;
 use carve_simulator::TraceError;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ const MOST_BYTES: u64 = 512 << 20;
 
 /// A failure to read a file.
 pub(crate) fn unreadable(path: &Path, what: impl std::fmt::Display) -> Failure {
-    Failure { code: UNREADABLE, ..Failure::new(format!("{}: {what}", path.display())) }
+    Failure { code: UNREADABLE, ..Failure::new(format!("{}: {what}", shown(path))) }
 }
 
 /// An error in what a file says.
@@ -26,14 +27,19 @@ pub(crate) fn text(path: &Path) -> Result<String, Failure> {
 fn bounded(path: &Path, most: u64) -> Result<String, Failure> {
     let refuse = |what: String| unreadable(path, what);
     let too_large = || refuse(format!("larger than {} MiB; simulate it in parts", most >> 20));
-    let about = std::fs::metadata(path).map_err(|error| refuse(format!("can not open it: {error}")))?;
-    if about.is_dir() {
-        return Err(refuse("a folder; name the file in it that holds the trace".to_owned()));
-    }
-    if about.len() > most {
-        return Err(too_large());
-    }
-    let file = std::fs::File::open(path).map_err(|error| refuse(format!("can not open it: {error}")))?;
+    let file: Box<dyn Read> = if path.as_os_str() == "-" {
+        Box::new(std::io::stdin())
+    } else {
+        let cannot_open = |error: std::io::Error| refuse(format!("can not open it: {error}"));
+        let about = std::fs::metadata(path).map_err(cannot_open)?;
+        if about.is_dir() {
+            return Err(refuse("a folder; name the file in it that holds the trace".to_owned()));
+        }
+        if about.len() > most {
+            return Err(too_large());
+        }
+        Box::new(std::fs::File::open(path).map_err(cannot_open)?)
+    };
     let cannot_read = |error: std::io::Error| refuse(format!("can not read it: {error}"));
     let mut bytes = Vec::new();
     // A pipe or a file that grows has no size to look at beforehand.

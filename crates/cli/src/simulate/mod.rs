@@ -63,7 +63,8 @@ fn trace(args: &SimulateArgs) -> Result<Trace, Failure> {
         }
     }
     if trace.nodes.is_empty() {
-        let failure = Failure::new(format!("{} does not say which nodes there are", args.trace.display()));
+        let failure =
+            Failure::new(format!("{} does not say which nodes there are", crate::input::shown(&args.trace)));
         return Err(failure.hint("name a list of nodes by --nodes FILE"));
     }
     Ok(trace)

@@ -87,7 +87,7 @@ fn write<const N: usize>(folder: &Path, figures: [(&str, Result<String, Failed>)
     Ok(())
 }
 
-/// Where it becomes interesting: a little before the first claim is turned away. Until then everybody gets what he asks for.
+/// Where it becomes interesting: a little before the first claim is turned away. Until then all lines are one.
 fn begin(runs: &[Run]) -> f64 {
     let first = runs.iter().filter_map(|run| run.figures.first_failure).fold(f64::INFINITY, f64::min);
     if first.is_finite() { ((first - 10.0) / 10.0).floor().max(0.0) * 10.0 } else { 0.0 }

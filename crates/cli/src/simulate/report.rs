@@ -141,7 +141,7 @@ fn differences(policies: &[Policy], runs: &[Run]) -> String {
 
 fn bounded(bounds: Bounds) -> String {
     let (Some(all), Some(choosing)) = (bounds.accepting_all, bounds.choosing) else {
-        return "\nNo bounds: the linear programme knows parts of GPUs in hundredths, and some are finer.\n"
+        return "\nNo bounds: some parts of GPUs are finer than a hundredth, or there are more than 400 kinds of claims.\n"
             .to_owned();
     };
     format!(

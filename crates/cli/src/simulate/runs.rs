@@ -7,6 +7,7 @@ use carve_simulator::arrivals::Sequence;
 use carve_simulator::measured::{Measured, measure};
 use carve_simulator::{Trace, TraceError, filling};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -94,6 +95,9 @@ fn one(trace: &Trace, sequence: &Sequence, policy: Policy) -> Result<Run, TraceE
     Ok(Run { figures: measure(trace, policy, sequence.seed, &filled)?, speed })
 }
 
+/// With more different claims than this the programme takes too long.
+const MOST_KINDS: usize = 400;
+
 /// The bounds for a sequence.
 pub(crate) fn bounds(trace: &Trace, sequence: &Sequence) -> Result<Bounds, Failure> {
     let fleet = trace.fleet(sequence.nodes.iter().copied()).map_err(|error| Failure::of(&error))?;
@@ -109,7 +113,10 @@ pub(crate) fn bounds(trace: &Trace, sequence: &Sequence) -> Result<Bounds, Failu
         arriving.filter(possible).map(|claim| Claim { gpu_memory: Mebibytes(0), ..claim }).collect();
     let capacity = (fleet.gpus() * u64::from(WHOLE.0)).max(1) as f64;
     // Nor would a bound be true for parts that are no hundredths of a GPU, which it rounds up as well.
-    if !arriving.iter().all(|claim| claim.compute.0.is_multiple_of(10)) {
+    let coarse = arriving.iter().all(|claim| claim.compute.0.is_multiple_of(10));
+    let kinds: BTreeSet<Claim> =
+        arriving.iter().map(|claim| Claim { memory: Mebibytes(0), ..*claim }).collect();
+    if !coarse || kinds.len() > MOST_KINDS {
         return Ok(Bounds { seed: sequence.seed, accepting_all: None, choosing: None });
     }
     let asked = |count: usize| arriving[..count].iter().map(Claim::total).sum::<u64>() as f64;

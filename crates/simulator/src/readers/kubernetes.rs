@@ -15,13 +15,16 @@ const PRODUCT: &str = "nvidia.com/gpu.product";
 const MEMORY: &str = "nvidia.com/gpu.memory";
 const REPLICAS: &str = "nvidia.com/gpu.replicas";
 
+/// More containers than a pod has.
+const MOST_CONTAINERS: usize = 1000;
+
 type Amounts = BTreeMap<String, Value>;
 
 #[derive(Debug, Deserialize)]
 struct List {
     #[serde(default)]
     kind: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::bounded::list::<_, _, MOST_ENTRIES>")]
     items: Vec<Item>,
 }
 
@@ -54,10 +57,10 @@ struct Spec {
     node_name: Option<String>,
     #[serde(default)]
     node_selector: Option<BTreeMap<String, String>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::bounded::list::<_, _, MOST_CONTAINERS>")]
     containers: Vec<Container>,
-    #[serde(default)]
-    init_containers: Option<Vec<Container>>,
+    #[serde(default, deserialize_with = "super::bounded::list::<_, _, MOST_CONTAINERS>")]
+    init_containers: Vec<Container>,
     #[serde(default)]
     overhead: Option<Amounts>,
 }
@@ -116,10 +119,6 @@ impl Sum {
 /// Nodes, by name, and pods, in their order. Pods that have ended hold nothing and are passed over.
 pub fn read(text: &str) -> Result<(Vec<TraceNode>, Vec<TracePod>), TraceError> {
     let list: List = serde_json::from_str(text).map_err(|error| super::syntax(&error))?;
-    if list.items.len() > MOST_ENTRIES {
-        let what = format!("more than {MOST_ENTRIES} entries; simulate them in parts");
-        return Err(TraceError::Entry { path: "items".to_owned(), what });
-    }
     let (mut nodes, mut pods) = (Vec::new(), Vec::new());
     let mut seen = BTreeMap::new();
     for (index, item) in list.items.iter().enumerate() {
@@ -200,7 +199,7 @@ fn pod(name: String, item: &Item) -> Result<Option<TracePod>, (&'static str, Str
     // Kubernetes counts what runs beside the containers with them, and what runs before them by the largest.
     let mut before = Sum::default();
     let mut beside = Sum::default();
-    for container in item.spec.init_containers.iter().flatten() {
+    for container in &item.spec.init_containers {
         let own = asked(container)?;
         if container.restart_policy.as_deref() == Some("Always") {
             beside = beside.and(own);

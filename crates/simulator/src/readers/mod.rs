@@ -1,6 +1,7 @@
 //! Reads traces in whichever format they are; the content says which.
 
 mod amounts;
+mod bounded;
 pub mod kubernetes;
 pub mod plain;
 

@@ -158,17 +158,23 @@ fn pod(value: &Entry<'_>) -> Result<TracePod, String> {
     })
 }
 
+/// A document is in memory as a whole, many times as large as its text.
+const LARGEST: usize = 64 << 20;
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::bounded::list::<_, _, MOST_ENTRIES>")]
     nodes: Vec<Map<String, Value>>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "super::bounded::list::<_, _, MOST_ENTRIES>")]
     pods: Vec<Map<String, Value>>,
 }
 
 /// Nodes, by name, and pods, in their order, of a document `{"nodes": […], "pods": […]}`.
 pub fn json(text: &str) -> Result<(Vec<TraceNode>, Vec<TracePod>), TraceError> {
+    if text.len() > LARGEST {
+        return wrong(1, format!("JSON of more than {} MiB; write it as CSV", LARGEST >> 20));
+    }
     let document: Document = serde_json::from_str(text).map_err(|error| super::syntax(&error))?;
     let (mut nodes, mut pods) = (Vec::new(), Vec::new());
     entries(
