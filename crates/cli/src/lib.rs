@@ -11,6 +11,7 @@ mod input;
 mod machine;
 mod mig;
 mod picture;
+mod plan;
 mod print;
 mod table;
 mod validate;
@@ -41,6 +42,7 @@ fn answer(cli: &Cli) -> Outcome {
     match &cli.verb {
         Verb::Gpus(args) => gpus::gpus(&machine::open(&cli.machine)?, args),
         Verb::Mig(verb) => mig::mig(&cli.machine, verb),
+        Verb::Plan(args) => plan::answer(args),
         Verb::Validate(args) => validate::validate(args),
         Verb::Agent(args) => agent::agent(&cli.machine, args),
         Verb::CdiHook(passed) => called::cdi_hook(&passed.words),
