@@ -21,7 +21,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// What the plan saves.
+    /// What the plan saves, as the two printed sums differ.
     pub fn saved(&self) -> Money {
         self.before - self.after
     }
@@ -80,7 +80,13 @@ pub(crate) fn cost(draft: &Draft<'_>, workloads: &[Workload], hours: Hours) -> R
         fleet_cost(machines.iter().map(|row| (row.0, column(row))), hours)
             .map_err(|machine| NoCost { machine: machine.name.to_owned() })
     };
-    Ok(Cost { hours, before: sum(|row| row.1)?, after: sum(|row| row.2)?, machines, lists })
+    Ok(Cost {
+        hours,
+        before: sum(|row| row.1)?.rounded(),
+        after: sum(|row| row.2)?.rounded(),
+        machines,
+        lists,
+    })
 }
 
 /// Machines for pods with whole GPUs: the largest first, each on the first machine with room.

@@ -222,8 +222,19 @@ fn one_way_of_sharing(draft: &mut Draft<'_>) {
         }
         for workload in draft.workloads.values_mut() {
             let landings = workload.landings.iter_mut();
+            let mut changed = false;
             for landing in landings.filter(|one| one.node == index && one.way.as_ref() == Some(&turns)) {
                 landing.way = Some(mps.clone());
+                changed = true;
+            }
+            if changed && !workload.choices.iter().any(|choice| choice.way == mps) {
+                workload.choices.push(Choice {
+                    way: mps.clone(),
+                    because:
+                        "its node serves parts with a size by MPS, and a node shares its GPUs in one way"
+                            .to_owned(),
+                    refused: Vec::new(),
+                });
             }
         }
     }

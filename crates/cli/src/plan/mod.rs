@@ -11,7 +11,7 @@ use args::{PlanArgs, PlanOutput};
 use carve_economics::Hours;
 use carve_fleet_plan::{Settings, plan, pools};
 use carve_formats::Severity;
-use carve_formats::workloads::{Finding, Manifests, Source, read};
+use carve_formats::workloads::{Finding, Manifests, Source, Workload, read};
 
 /// Reads, plans, prints and writes.
 pub(crate) fn answer(args: &PlanArgs) -> Outcome {
@@ -36,6 +36,11 @@ pub(crate) fn answer(args: &PlanArgs) -> Outcome {
     }
     if manifests.workloads.is_empty() {
         return Err(Failure { code: UNREADABLE, ..Failure::new(nothing(&manifests)) });
+    }
+    let by_id = |workload: &&Workload| workload.pod.gpus.iter().any(|ask| !ask.uuids.wanted.is_empty());
+    for workload in manifests.workloads.iter().filter(by_id) {
+        let name = show::title(workload);
+        eprintln!("warning: {name} names GPUs by id; planned machines have none, so that is left out");
     }
     let settings = Settings { hours: Hours(args.hours), shares: args.shares };
     let planned = plan(&manifests.workloads, &pools, settings).map_err(|error| Failure::of(&error))?;
