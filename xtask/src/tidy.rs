@@ -12,6 +12,18 @@ use std::process::Command;
 const PURE: &[(&str, &[&str])] = &[
     ("gpu-model", &["serde", "thiserror"]),
     ("economics", &["carve-gpu-model"]),
+    (
+        "fleet-plan",
+        &[
+            "carve-economics",
+            "carve-formats",
+            "carve-gpu-host",
+            "carve-gpu-model",
+            "carve-placement",
+            "carve-planner",
+            "thiserror",
+        ],
+    ),
     ("formats", &["carve-gpu-model", "serde_json", "thiserror"]),
     ("gpu-host", &["carve-gpu-model", "serde", "serde-saphyr", "thiserror"]),
     ("planner", &["carve-gpu-model", "thiserror"]),

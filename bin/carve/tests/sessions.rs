@@ -30,6 +30,16 @@ fn machines() {
 }
 
 #[test]
+fn plan() {
+    session("plan.txt");
+}
+
+#[test]
+fn plan_refusals() {
+    session("plan-refusals.txt");
+}
+
+#[test]
 fn validate() {
     session("validate.txt");
 }
@@ -53,6 +63,8 @@ fn every_session_is_played() {
         "machines.txt",
         "mig-apply-and-back.txt",
         "mig-refusals.txt",
+        "plan-refusals.txt",
+        "plan.txt",
         "simulate.txt",
         "validate.txt",
     ];

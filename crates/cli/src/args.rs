@@ -1,6 +1,7 @@
 //! What was typed. Nothing here acts; what it means is decided where it is used.
 
 use crate::agent::args::AgentArgs;
+use crate::plan::args::PlanArgs as FleetPlanArgs;
 use crate::simulate::args::SimulateArgs;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -37,6 +38,8 @@ pub(crate) enum Verb {
     /// Cut GPUs into MIG devices
     #[command(subcommand)]
     Mig(MigVerb),
+    /// Show where the pods of manifests would land on given machines, and what that costs
+    Plan(FleetPlanArgs),
     /// Check configuration files of the device plugin and of mig-parted
     Validate(ValidateArgs),
     /// Run on a GPU node: offer devices to kubelet, label, cut by MIG, share by MPS, watch health

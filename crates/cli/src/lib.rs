@@ -11,6 +11,7 @@ mod input;
 mod machine;
 mod mig;
 mod picture;
+mod plan;
 mod print;
 mod simulate;
 mod table;
@@ -42,6 +43,7 @@ fn answer(cli: &Cli) -> Outcome {
     match &cli.verb {
         Verb::Gpus(args) => gpus::gpus(&machine::open(&cli.machine)?, args),
         Verb::Mig(verb) => mig::mig(&cli.machine, verb),
+        Verb::Plan(args) => plan::answer(args),
         Verb::Validate(args) => validate::validate(args),
         Verb::Agent(args) => agent::agent(&cli.machine, args),
         Verb::Simulate(args) => simulate::simulate(args),

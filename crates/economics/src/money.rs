@@ -29,6 +29,12 @@ impl Money {
         (self.micros + half) / MICROS_PER_CENT
     }
 
+    /// The amount in whole cents, so that what is printed adds up.
+    #[must_use]
+    pub const fn rounded(self) -> Self {
+        Money { micros: self.cents() * MICROS_PER_CENT }
+    }
+
     /// As many times.
     #[must_use]
     pub const fn times(self, count: u32) -> Self {
@@ -111,6 +117,12 @@ mod tests {
         assert_eq!(Rate::from_micros(4_999).for_hours(1).to_string(), "$0.00");
         assert_eq!(Rate::from_micros(1_000_000_000_000).for_hours(1).to_string(), "$1,000,000.00");
         assert_eq!(Money::ZERO.to_string(), "$0.00");
+        let odd = Rate::from_micros(21_957_642).for_hours(720);
+        let difference = odd.times(7).rounded() - odd.rounded();
+        assert_eq!(
+            [odd.times(7), odd, difference].map(|sum| sum.to_string()),
+            ["$110,666.52", "$15,809.50", "$94,857.02"]
+        );
         assert_eq!(rate.to_string(), "$0.752");
         assert_eq!(Rate::from_micros(3_000_000).to_string(), "$3.00");
     }

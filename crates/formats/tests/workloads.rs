@@ -397,3 +397,28 @@ fn every_example_of_the_other_systems() {
         assert!(now == then, "{recorded}: now and then differ at {differs:?}; UPDATE_SESSIONS=1 rewrites it");
     }
 }
+
+/// A manifest that uses most of what is read, for spoiling.
+const RICH: &str = "kind: List\nitems:\n- kind: Deployment\n  metadata: {name: a}\n  spec: {replicas: 3, template: {metadata: {annotations: \
+                    {gpu-fraction: \"0.5\", nvidia.com/use-gputype: A100}}, spec: {containers: [{name: c, resources: {limits: {cpu: 1}}}]}}}\n\
+                    - kind: Pod\n  metadata: {name: b}\n  spec:\n    resourceClaims: [{name: g, resourceClaimTemplateName: t}]\n    containers: \
+                    [{name: c, resources: {limits: {nvidia.com/gpu: 1, nvidia.com/gpumem: 3000, nvidia.com/mig-1g.5gb: 1, koordinator.sh/gpu: \
+                    200}}}]\n---\nkind: ResourceClaimTemplate\nmetadata: {name: t}\nspec: {spec: {devices: {requests: [{name: m, exactly: \
+                    {deviceClassName: mig.nvidia.com, count: 2, selectors: [{cel: {expression: \"device.attributes['x'].profile == \
+                    '1g.5gb'\"}}]}}]}}}\n";
+
+proptest::proptest! {
+    #[test]
+    fn no_spoiled_text_makes_the_reader_panic(
+        spoils in proptest::collection::vec((0..RICH.len(), 0_usize..6, "[-0-9a-z{}\\[\\]:,.'\"&* \n]{0,4}"), 1..6)
+    ) {
+        let mut text = RICH.to_owned();
+        for (at, cut, with) in spoils {
+            let at = at.min(text.len());
+            let end = (at + cut).min(text.len());
+            text.replace_range(at..end, &with);
+        }
+        let read = one(&text);
+        proptest::prop_assert!(read.workloads.iter().all(|workload| workload.pod.gpus.iter().all(|ask| ask.count > 0)));
+    }
+}

@@ -33,11 +33,15 @@ pub fn check_session(program: &Path, session: &Path, state: &Path) {
 
 fn play(program: &Path, session: &Path, state: &Path, text: &str) -> String {
     let mut played = String::new();
-    for line in text.lines() {
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        // A blank line before a comment or command is the session's own; any other is a command's output.
+        let own = line.is_empty()
+            && lines.peek().is_some_and(|next| next.starts_with('#') || next.starts_with("$ "));
         if let Some(command) = line.strip_prefix("$ ") {
             let _ = writeln!(played, "{line}");
             run(program, session, state, command, &mut played);
-        } else if line.starts_with('#') || line.is_empty() {
+        } else if line.starts_with('#') || own {
             let _ = writeln!(played, "{line}");
         }
     }

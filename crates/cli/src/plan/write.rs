@@ -1,0 +1,31 @@
+//! Writes the configuration of a plan into a folder.
+
+use crate::failure::{Failure, Outcome};
+use carve_fleet_plan::{Plan, files};
+use carve_formats::workloads::Workload;
+use std::path::Path;
+
+/// Writes every file and says so on stderr. A file that is there and different is not written over.
+pub(crate) fn write(folder: &Path, plan: &Plan, workloads: &[Workload]) -> Outcome {
+    let failed = |path: &Path, error: std::io::Error| {
+        Failure::new(format!("{}: can not write it: {error}", path.display()))
+    };
+    std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
+    let files = files(plan, workloads);
+    for file in &files {
+        let path = folder.join(&file.name);
+        if std::fs::read_to_string(&path).is_ok_and(|there| there != file.text) {
+            return Err(Failure::new(format!(
+                "{}: is there already and says something else",
+                path.display()
+            ))
+            .hint("choose an empty folder"));
+        }
+    }
+    for file in files {
+        let path = folder.join(&file.name);
+        std::fs::write(&path, &file.text).map_err(|error| failed(&path, error))?;
+        eprintln!("wrote {}", path.display());
+    }
+    Ok(())
+}
