@@ -172,40 +172,39 @@ fn gpus(claim: &Claim) -> f64 {
 }
 
 fn pools(fleet: &Fleet) -> Vec<Pool> {
-    let mut nodes: BTreeMap<_, (Pool, u64)> = BTreeMap::new();
     let mut count = vec![0_u64; fleet.classes().len()];
     for node in fleet.nodes() {
         count[usize::from(fleet.class_of(node).0)] += 1;
     }
-    for (index, class) in fleet.classes() {
-        let shape = &class.shape;
-        let all = count[usize::from(index.0)];
+    let classes = fleet.classes().map(|(index, class)| {
+        let (shape, all) = (&class.shape, count[usize::from(index.0)] as f64);
         let pool = Pool {
             model: shape.model,
             gpu_memory: shape.gpu_memory,
             node: shape.gpus,
-            gpus: f64::from(shape.gpus) * all as f64,
-            cores: shape.cpu.cores() * all as f64,
+            gpus: f64::from(shape.gpus) * all,
+            cores: shape.cpu.cores() * all,
         };
-        let entry = nodes
-            .entry((shape.model, shape.gpus, shape.cpu))
-            .or_insert((Pool { gpus: 0.0, cores: 0.0, ..pool }, 0));
-        entry.0.gpus += pool.gpus;
-        entry.0.cores += pool.cores;
-        entry.1 += all;
-    }
-    let pools: Vec<Pool> = nodes.into_values().map(|(pool, _)| pool).collect();
+        ((shape.model, shape.gpus, shape.cpu), pool)
+    });
+    let pools = joined(classes);
     if pools.len() <= MOST_POOLS {
         return pools;
     }
-    let mut merged: BTreeMap<ModelId, Pool> = BTreeMap::new();
-    for pool in pools {
-        let entry = merged.entry(pool.model).or_insert(Pool { gpus: 0.0, cores: 0.0, ..pool });
+    joined(pools.into_iter().map(|pool| (pool.model, pool)))
+}
+
+/// Pools of one key become one, which can do what the best of them can: bounds must not be too low.
+fn joined<K: Ord>(pools: impl Iterator<Item = (K, Pool)>) -> Vec<Pool> {
+    let mut joined: BTreeMap<K, Pool> = BTreeMap::new();
+    for (key, pool) in pools {
+        let entry = joined.entry(key).or_insert(Pool { gpus: 0.0, cores: 0.0, ..pool });
         entry.gpus += pool.gpus;
         entry.cores += pool.cores;
         entry.node = entry.node.max(pool.node);
+        entry.gpu_memory = entry.gpu_memory.max(pool.gpu_memory);
     }
-    merged.into_values().collect()
+    joined.into_values().collect()
 }
 
 /// Where the rows of the programme are.
