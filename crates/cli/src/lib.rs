@@ -10,6 +10,7 @@ mod gpus;
 mod input;
 mod machine;
 mod mig;
+mod output;
 mod picture;
 mod plan;
 mod print;

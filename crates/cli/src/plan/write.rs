@@ -1,6 +1,7 @@
 //! Writes the configuration of a plan into a folder.
 
 use crate::failure::{Failure, Outcome};
+use crate::output;
 use carve_fleet_plan::{Plan, files};
 use carve_formats::workloads::Workload;
 use std::path::Path;
@@ -14,7 +15,7 @@ pub(crate) fn write(folder: &Path, plan: &Plan, workloads: &[Workload]) -> Outco
     let files = files(plan, workloads);
     for file in &files {
         let path = folder.join(&file.name);
-        if std::fs::read_to_string(&path).is_ok_and(|there| there != file.text) {
+        if std::fs::read(&path).is_ok_and(|there| there != file.text.as_bytes()) {
             return Err(Failure::new(format!(
                 "{}: is there already and says something else",
                 path.display()
@@ -24,7 +25,7 @@ pub(crate) fn write(folder: &Path, plan: &Plan, workloads: &[Workload]) -> Outco
     }
     for file in files {
         let path = folder.join(&file.name);
-        std::fs::write(&path, &file.text).map_err(|error| failed(&path, error))?;
+        output::put(&path, file.text.as_bytes()).map_err(|error| failed(&path, error))?;
         eprintln!("wrote {}", path.display());
     }
     Ok(())

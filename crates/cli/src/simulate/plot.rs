@@ -82,7 +82,7 @@ fn write<const N: usize>(folder: &Path, figures: [(&str, Result<String, Failed>)
     for (name, figure) in figures {
         let path = folder.join(name);
         let svg = figure.map_err(|error| failed(&path, &error))?;
-        std::fs::write(&path, svg).map_err(|error| failed(&path, &error))?;
+        crate::output::put(&path, svg.as_bytes()).map_err(|error| failed(&path, &error))?;
     }
     Ok(())
 }
