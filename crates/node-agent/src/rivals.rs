@@ -45,7 +45,11 @@ pub(crate) async fn rivals(folder: &Path, ours: &[PathBuf], parts: &BTreeSet<Par
             Some(Rival { socket, device })
         });
     }
-    let mut found: Vec<Rival> = asked.join_all().await.into_iter().flatten().collect();
+    let mut found: Vec<Rival> = Vec::new();
+    while let Some(answer) = asked.join_next().await {
+        // One that was not carried out says nothing: the agent is ending, and its tasks are taken away one by one.
+        found.extend(answer.ok().flatten());
+    }
     found.sort_by(|one, other| one.socket.cmp(&other.socket));
     found
 }
