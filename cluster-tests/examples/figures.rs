@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const GPU: &str = "nvidia.com/gpu";
-/// How often eight containers ask kubelet for a GPU each.
-const ROUNDS: u64 = 5;
+/// How often eight containers ask kubelet for a GPU each, in eight pods that start at once and then in one pod.
+const ROUNDS: u64 = 25;
 /// How long programs are left alone before their memory is read.
 const REST: Duration = Duration::from_secs(15);
 
@@ -20,8 +20,41 @@ struct Figures {
     rss_kib: u64,
     pss_kib: u64,
     bytes: u64,
-    mean_ms: f64,
+    /// Eight pods at once: everything else kubelet does for them goes on meanwhile.
+    crowd: Waits,
+    /// One pod of eight containers: kubelet asks for one after the other and does nothing else.
+    single: Waits,
+}
+
+/// What kubelet waited for.
+#[derive(Debug, Default, Clone, Copy)]
+struct Waits {
+    allocations: f64,
+    /// Seconds in calls of Allocate.
+    allocating: f64,
     within: [f64; STEPS.len()],
+    /// Milliseconds until pods had all they asked for: the choice of devices and Allocate, for all their containers.
+    admitting_ms: f64,
+}
+
+impl Waits {
+    fn since(self, before: Waits) -> Waits {
+        Waits {
+            allocations: self.allocations - before.allocations,
+            allocating: self.allocating - before.allocating,
+            within: std::array::from_fn(|step| self.within[step] - before.within[step]),
+            admitting_ms: self.admitting_ms - before.admitting_ms,
+        }
+    }
+
+    fn allocate_ms(self) -> f64 {
+        self.allocating / self.allocations * 1_000.0
+    }
+
+    /// All that a container waits for, its share of Allocate included.
+    fn admit_ms(self) -> f64 {
+        self.admitting_ms / self.allocations
+    }
 }
 
 /// A field of a file of a process on the node, in KiB.
@@ -42,36 +75,50 @@ fn process(cluster: &Cluster, start: &str) -> String {
 }
 
 /// Steps of kubelet's histogram, in seconds.
-const STEPS: [&str; 5] = ["0.005", "0.01", "0.025", "0.05", "+Inf"];
+const STEPS: [&str; 3] = ["0.005", "0.01", "0.025"];
 
-/// How long kubelet waited for all answers to Allocate so far, and how many came within each step.
-fn allocations(cluster: &Cluster) -> (f64, [f64; STEPS.len()]) {
+/// What kubelet has waited for so far.
+fn waits(cluster: &Cluster) -> Waits {
     let metrics = cluster.kubectl(&["get", "--raw", "/api/v1/nodes/node0/proxy/metrics"]);
-    let of = |series: &str| -> f64 {
-        let name = format!("kubelet_device_plugin_alloc_duration_seconds_{series}");
-        let line = metrics.lines().find(|line| line.starts_with(&name) && line.contains(GPU));
+    let of = |start: &str| -> f64 {
+        let line = metrics.lines().find(|line| line.starts_with(start));
         line.and_then(|line| line.rsplit(' ').next()?.parse().ok()).unwrap_or(0.0)
     };
-    (of("sum"), STEPS.map(|step| of(&format!("bucket{{resource_name=\"{GPU}\",le=\"{step}\""))))
+    let allocate = |series: &str, step: &str| {
+        of(&format!("kubelet_device_plugin_alloc_duration_seconds_{series}{{resource_name=\"{GPU}\"{step}}}"))
+    };
+    Waits {
+        allocations: allocate("count", ""),
+        allocating: allocate("sum", ""),
+        within: STEPS.map(|step| allocate("bucket", &format!(",le=\"{step}\""))),
+        admitting_ms: of("kubelet_topology_manager_admission_duration_ms_sum"),
+    }
 }
 
-/// Has pods take and leave all GPUs, and measures what kubelet waited for.
-fn work(cluster: &Cluster, namespace: &Namespace, figures: &mut Figures) {
-    cluster.until("eight GPUs are offered", PATIENCE, || cluster.allocatable(GPU) == Some(8));
-    let before = allocations(cluster);
+/// Has pods take and leave all GPUs again and again.
+fn take_and_leave(cluster: &Cluster, namespace: &Namespace, pod: &Pod, replicas: usize) -> Waits {
+    let before = waits(cluster);
     for _ in 0..ROUNDS {
-        namespace.apply(&Pod::sleeping(cluster, "worker").limit(GPU, "1").deployment(8));
-        cluster.until("eight pods run", PATIENCE, || {
-            namespace.get(&["deployment", "worker"])["status"]["availableReplicas"] == 8
+        namespace.apply(&pod.deployment(replicas));
+        cluster.until("the pods run", PATIENCE, || {
+            namespace.get(&["deployment", "worker"])["status"]["availableReplicas"] == replicas
         });
         cluster.kubectl(&["delete", "deployment", "worker", "-n", namespace.name()]);
         cluster.until("they are gone", PATIENCE, || {
             namespace.get(&["pods", "-l", "app=worker"])["items"].as_array().is_some_and(Vec::is_empty)
         });
     }
-    let after = allocations(cluster);
-    figures.within = std::array::from_fn(|step| after.1[step] - before.1[step]);
-    figures.mean_ms = (after.0 - before.0) / figures.within[STEPS.len() - 1] * 1_000.0;
+    let waited = waits(cluster).since(before);
+    assert_eq!(waited.allocations, (8 * ROUNDS) as f64, "a call for each container and no other");
+    waited
+}
+
+/// Measures what kubelet waits for.
+fn work(cluster: &Cluster, namespace: &Namespace, figures: &mut Figures) {
+    cluster.until("eight GPUs are offered", PATIENCE, || cluster.allocatable(GPU) == Some(8));
+    let pod = Pod::sleeping(cluster, "worker").limit(GPU, "1");
+    figures.crowd = take_and_leave(cluster, namespace, &pod, 8);
+    figures.single = take_and_leave(cluster, namespace, &pod.containers(8), 1);
     std::thread::sleep(REST);
 }
 
@@ -157,9 +204,16 @@ fn main() {
     line("resident memory (VmRSS)", mb(ours.rss_kib), mb(theirs.rss_kib), "MB");
     line("memory in proportion (Pss)", mb(ours.pss_kib), mb(theirs.pss_kib), "MB");
     line("programs on disk", ours.bytes as f64 / 1e6, theirs.bytes as f64 / 1e6, "MB");
-    line("Allocate as kubelet measures it, mean", ours.mean_ms, theirs.mean_ms, "ms");
-    for (step, name) in STEPS.iter().enumerate() {
-        line(&format!("  calls within {name} s"), ours.within[step], theirs.within[step], "");
+    for (title, ours, theirs) in [
+        ("eight pods at once", ours.crowd, theirs.crowd),
+        ("one pod of eight containers", ours.single, theirs.single),
+    ] {
+        println!("  kubelet waits, {title}, {} GPUs given:", ours.allocations);
+        line("  choice and Allocate, mean", ours.admit_ms(), theirs.admit_ms(), "ms");
+        line("  Allocate, mean", ours.allocate_ms(), theirs.allocate_ms(), "ms");
+        for (step, name) in STEPS.iter().enumerate() {
+            line(&format!("  Allocate, calls within {name} s"), ours.within[step], theirs.within[step], "");
+        }
     }
     assert!(ours.rss_kib * 2 < theirs.rss_kib, "resident memory is not under half");
     assert!(ours.pss_kib * 2 < theirs.pss_kib, "memory in proportion is not under half");

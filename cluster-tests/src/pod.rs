@@ -40,6 +40,18 @@ impl Pod {
         self
     }
 
+    /// So many containers, all like the one it has now.
+    pub fn containers(mut self, number: usize) -> Self {
+        let one = self.manifest["spec"]["containers"][0].clone();
+        let numbered = |place: usize| {
+            let mut container = one.clone();
+            container["name"] = format!("main-{place}").into();
+            container
+        };
+        self.manifest["spec"]["containers"] = (0..number).map(numbered).collect();
+        self
+    }
+
     /// A field of the specification.
     pub fn spec(mut self, field: &str, value: Value) -> Self {
         self.manifest["spec"][field] = value;

@@ -5,7 +5,7 @@ use carve_gpu_host::machine::preset_names;
 use carve_gpu_host::{GpuEvent, GpuHost, Machine, ModeOutcome};
 use carve_gpu_model::{ComputeProfileIndex, GpuIndex, ProfileName};
 use carve_sim_store::SharedMachine;
-use carve_test_support::fixture_text;
+use carve_test_support::{PATIENCE, fixture_text};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -319,7 +319,7 @@ fn the_device_plugin_serves_what_is_there() {
     let arguments = ["--mig-strategy=mixed", "--kubelet-socket="];
     let mut plugin = cage.start(Program::DevicePlugin, &arguments).unwrap();
     for resource in ["nvidia.com/gpu", "nvidia.com/mig-3g.71gb"] {
-        let line = plugin.wait_for(&format!("Starting to serve '{resource}'"), Duration::from_secs(30));
+        let line = plugin.wait_for(&format!("Starting to serve '{resource}'"), PATIENCE);
         assert!(line.is_some(), "{resource}: {}", plugin.heard());
     }
     // An XID reaches its health check. It is raised again and again, because what happens before the plugin has

@@ -5,14 +5,14 @@ use carve_kubelet_api::device_plugin::{
     AllocateRequest, ContainerAllocateRequest, ContainerPreferredAllocationRequest, Device,
     DevicePluginClient, Empty, PreferredAllocationRequest,
 };
-use carve_test_support::FakeKubelet;
+use carve_test_support::{FakeKubelet, PATIENCE};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tonic::transport::Channel;
 
 /// Asks everything about all resources, once those named are registered.
 pub(crate) async fn ask(kubelet: &FakeKubelet, resources: &[&str], any_order: bool) -> Told {
-    let give_up = Instant::now() + Duration::from_secs(30);
+    let give_up = Instant::now() + PATIENCE;
     while !resources.iter().all(|resource| kubelet.registered().contains_key(*resource)) {
         if Instant::now() > give_up {
             break;

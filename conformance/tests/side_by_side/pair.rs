@@ -6,7 +6,7 @@ use carve_conformance::{Cage, Incumbents, Program, Running, cut};
 use carve_gpu_host::Machine;
 use carve_gpu_model::GpuIndex;
 use carve_sim_store::SharedMachine;
-use carve_test_support::FakeKubelet;
+use carve_test_support::{FakeKubelet, PATIENCE};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -97,7 +97,7 @@ impl Pair {
         let mut theirs = self.cage.start(Program::DevicePlugin, &arguments).unwrap();
         let mut ours = self.start_agent(&arguments);
         // Both need a moment to say why; what decides is what they say, not how long it takes.
-        let give_up = Instant::now() + Duration::from_secs(20);
+        let give_up = Instant::now() + PATIENCE;
         let ended = loop {
             match theirs.ended() {
                 None if Instant::now() < give_up => tokio::time::sleep(Duration::from_millis(20)).await,
@@ -105,7 +105,7 @@ impl Pair {
             }
         };
         assert_eq!(ended.and_then(|status| status.code()), Some(1), "{}: {}", scenario.name, theirs.heard());
-        let said = ours.wait_for("WARN", Duration::from_secs(20));
+        let said = ours.wait_for("WARN", PATIENCE);
         assert!(said.is_some(), "{}: {}", scenario.name, ours.heard());
         assert!(their_kubelet.registered().is_empty(), "{}", scenario.name);
         // Long enough for one to register that should not.
@@ -150,7 +150,7 @@ impl Pair {
         ];
         all.extend(&arguments);
         let mut agent = self.cage.start_carve(&all).unwrap();
-        let give_up = Instant::now() + Duration::from_secs(30);
+        let give_up = Instant::now() + PATIENCE;
         let ours = loop {
             match self.cage.read("/tmp/carve/labels") {
                 Ok(text) => break text,

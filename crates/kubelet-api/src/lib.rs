@@ -7,7 +7,7 @@
 //!   kubelet ──dial──▶ plugins_registry/<driver>-reg.sock   registration  "who are you, where do you serve?"
 //!   kubelet ──dial──▶ plugins/<driver>/dra.sock            dra           "prepare these claims"
 //!                          │
-//!                          └─ serve: every accepted stream goes through `authority`
+//!                          └─ serve: every accepted stream goes through `gather` and `authority`
 //! ```
 //! Bind the socket of the service before the one of registration: kubelet dials it as soon as it knows of it.
 
@@ -15,6 +15,7 @@ pub mod authority;
 pub mod device_plugin;
 pub mod dial;
 pub mod dra;
+mod gather;
 pub mod pod_resources;
 pub mod registration;
 pub mod serve;

@@ -1,6 +1,7 @@
 //! Serves gRPC on a unix socket that kubelet dials.
 
 use crate::authority::LocalAuthority;
+use crate::gather::Gathered;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -61,7 +62,8 @@ impl Socket {
     /// Serves until `stop` is done; then the file goes, and the calls under way may finish for a moment.
     pub async fn serve(self, router: Router, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
         let Socket { listener, file } = self;
-        let accepted = UnixListenerStream::new(listener).map(|stream| stream.map(LocalAuthority::new));
+        let accepted = UnixListenerStream::new(listener)
+            .map(|stream| stream.map(|stream| LocalAuthority::new(Gathered::new(stream))));
         let (told, drain) = tokio::sync::oneshot::channel();
         // While the listener lives no other file can have its identity, so the file goes first.
         let stopped = async {

@@ -103,7 +103,7 @@ fn kinds(frames: &[(u8, Vec<u8>)]) -> Vec<u8> {
 }
 
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(10), future).await.expect("in time")
+    tokio::time::timeout(Duration::from_secs(180), future).await.expect("in time")
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use carve_slicing::{Answer, AnswerContext, CdiClass, DeviceId, FlatEdits, Resour
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
@@ -89,6 +90,9 @@ impl Plugin {
     }
 }
 
+/// When the log is told of an answer: whoever reads the log would otherwise be woken before kubelet is.
+const AFTER_THE_ANSWER: Duration = Duration::from_millis(5);
+
 /// What every plugin of this agent can do.
 pub(crate) const OPTIONS: DevicePluginOptions =
     DevicePluginOptions { pre_start_required: false, get_preferred_allocation_available: true };
@@ -159,8 +163,12 @@ impl DevicePlugin for Plugin {
             };
             match answer(&served.resource, &container.devices_ids, &served.settings, &context) {
                 Ok(answer) => {
-                    tracing::info!(resource, devices = container.devices_ids.join(","), "allocated");
                     container_responses.push(on_the_wire(answer));
+                    let (resource, devices) = (resource.clone(), container.devices_ids.join(","));
+                    tokio::spawn(async move {
+                        tokio::time::sleep(AFTER_THE_ANSWER).await;
+                        tracing::info!(resource, devices, "allocated");
+                    });
                 }
                 Err(error) => {
                     self.metrics.allocation(&resource, false);

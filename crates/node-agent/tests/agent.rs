@@ -10,7 +10,7 @@ use carve_kubelet_api::device_plugin::{
 };
 use carve_node_agent::{AgentOptions, ConfigSource, Job, LabelTarget, MigOptions, OpenHost, run};
 use carve_sim_store::SharedMachine;
-use carve_test_support::FakeKubelet;
+use carve_test_support::{FakeKubelet, PATIENCE};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -184,7 +184,7 @@ async fn a_restarted_kubelet_is_registered_with_again() {
         node.kubelet.restart().await;
         let start = std::time::Instant::now();
         while !node.kubelet.registered().contains_key(GPU) {
-            assert!(start.elapsed() < Duration::from_secs(30), "not registered again");
+            assert!(start.elapsed() < PATIENCE, "not registered again");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         println!("registered again after {} ms", start.elapsed().as_millis());

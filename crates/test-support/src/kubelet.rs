@@ -2,6 +2,7 @@
 //! what.
 #![allow(clippy::panic, reason = "a test helper: the panic is the test's failure")]
 
+use crate::PATIENCE;
 use carve_kubelet_api::device_plugin::{
     Device, DevicePluginClient, Empty, ListAndWatchResponse, RegisterRequest, Registration,
     RegistrationServer,
@@ -165,7 +166,7 @@ impl FakeKubelet {
 
     /// Waits until a resource is registered, and dials its plugin.
     pub async fn plugin(&self, resource: &str) -> DevicePluginClient<Channel> {
-        let give_up = Instant::now() + Duration::from_secs(20);
+        let give_up = Instant::now() + PATIENCE;
         loop {
             if let Some(request) = self.registered().get(resource) {
                 let socket = self.folder.join("device-plugins").join(&request.endpoint);
@@ -185,7 +186,7 @@ impl FakeKubelet {
         let mut plugin = self.plugin(resource).await;
         let stream = plugin.list_and_watch(Empty {}).await;
         let mut stream = stream.unwrap_or_else(|error| panic!("{resource}: no list: {error}")).into_inner();
-        match tokio::time::timeout(Duration::from_secs(20), stream.message()).await {
+        match tokio::time::timeout(PATIENCE, stream.message()).await {
             Ok(Ok(Some(list))) => list.devices,
             other => panic!("{resource}: no list: {other:?}"),
         }
@@ -198,7 +199,7 @@ impl FakeKubelet {
         what: &str,
         holds: impl Fn(&[(String, String)]) -> bool,
     ) -> Vec<(String, String)> {
-        let give_up = Instant::now() + Duration::from_secs(30);
+        let give_up = Instant::now() + PATIENCE;
         let mut last = Vec::new();
         while Instant::now() < give_up {
             let mut plugin = self.plugin(resource).await;

@@ -6,11 +6,15 @@ mod libraries;
 mod session;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[cfg(feature = "kubelet")]
 pub use kubelet::FakeKubelet;
 pub use libraries::libraries_of;
 pub use session::check_session;
+
+/// How long tests wait for what must come. Long, because machines are busy at times, and free where things come soon.
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The path of a fixture that lives beside the checkout, or `None` (with a line on stderr) where it is absent.
 ///

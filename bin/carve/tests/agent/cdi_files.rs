@@ -2,6 +2,7 @@
 
 use crate::GPU;
 use crate::node::{Node, devices};
+use carve_test_support::PATIENCE;
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ fn named(names: &[&str]) -> BTreeSet<String> {
 }
 
 async fn wait_for(node: &Node, wanted: &BTreeSet<String>) {
-    let give_up = Instant::now() + Duration::from_secs(30);
+    let give_up = Instant::now() + PATIENCE;
     while node.files("cdi") != *wanted {
         assert!(Instant::now() < give_up, "{:?}, not {wanted:?}:\n{}", node.files("cdi"), node.said());
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -24,7 +25,7 @@ async fn wait_for(node: &Node, wanted: &BTreeSet<String>) {
 
 /// Waits until the agent has taken the configuration and looked around once more after it.
 async fn settled(node: &Node, configured: usize) {
-    let give_up = Instant::now() + Duration::from_secs(30);
+    let give_up = Instant::now() + PATIENCE;
     while node.said().matches("is in force").count() < configured {
         assert!(Instant::now() < give_up, "{}", node.said());
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -5,6 +5,7 @@ use crate::GPU;
 use crate::node::{Node, allocated, devices};
 use carve_gpu_host::GpuEvent;
 use carve_gpu_model::GpuIndex;
+use carve_test_support::PATIENCE;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -93,7 +94,7 @@ impl Disk<'_> {
 
 /// Waits until the agent has said something with all these words in one line.
 async fn says(node: &Node, words: &[&str]) {
-    let give_up = Instant::now() + Duration::from_secs(30);
+    let give_up = Instant::now() + PATIENCE;
     while !node.said().lines().any(|line| words.iter().all(|word| line.contains(word))) {
         assert!(Instant::now() < give_up, "it never says {words:?}:\n{}", node.said());
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -160,7 +161,7 @@ async fn what_does_not_fit_is_told_and_written_when_there_is_room() {
     assert!(disk.whole(CHECKPOINT).is_some_and(|known| known["health"]["gpus"] == serde_json::json!([])));
     assert_eq!(node.said().matches("Checkpoint").count(), 3, "each change is told once:\n{}", node.said());
     disk.free_room();
-    let give_up = Instant::now() + Duration::from_secs(30);
+    let give_up = Instant::now() + PATIENCE;
     while !disk.whole(CHECKPOINT).is_some_and(|known| known["health"]["gpus"][0]["faults"][0]["xid"] == 79) {
         assert!(Instant::now() < give_up, "the fault is not written down:\n{}", node.said());
         tokio::time::sleep(Duration::from_millis(20)).await;

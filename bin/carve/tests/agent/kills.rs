@@ -4,7 +4,7 @@ use crate::GPU;
 use crate::node::{Node, devices, request};
 use carve_kubelet_api::device_plugin::{DevicePluginClient, Empty};
 use carve_kubelet_api::dial::dial;
-use carve_test_support::FakeKubelet;
+use carve_test_support::{FakeKubelet, PATIENCE};
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,7 +67,7 @@ fn moments() -> impl Iterator<Item = u64> {
 async fn offers_all(kubelet: &FakeKubelet, ids: &[String], before: usize, seen: &Seen) {
     let answered = seen.allocations.load(Ordering::Relaxed);
     assert_eq!(devices(kubelet, GPU, ids.len()).await, ids);
-    let give_up = std::time::Instant::now() + Duration::from_secs(30);
+    let give_up = std::time::Instant::now() + PATIENCE;
     while kubelet.registrations() == before || seen.allocations.load(Ordering::Relaxed) == answered {
         assert!(std::time::Instant::now() < give_up, "it neither registers nor answers: {seen:?}");
         tokio::time::sleep(Duration::from_millis(2)).await;

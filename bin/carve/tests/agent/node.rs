@@ -5,7 +5,7 @@ use carve_kubelet_api::device_plugin::{
     AllocateRequest, ContainerAllocateRequest, ContainerAllocateResponse,
 };
 use carve_sim_store::SharedMachine;
-use carve_test_support::FakeKubelet;
+use carve_test_support::{FakeKubelet, PATIENCE};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -15,8 +15,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// How long anything may take on a busy machine before a test calls it stuck.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// Version of the simulated driver, which the names of its libraries carry.
 const DRIVER: &str = "580.159.04";
 
@@ -192,8 +190,7 @@ impl Node {
 
     /// Waits until the agent has ended by itself.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
-        // Putting things away has limits of its own that add up to less than this.
-        let give_up = Instant::now() + Duration::from_secs(12);
+        let give_up = Instant::now() + PATIENCE;
         loop {
             let status = self.agent.as_mut().expect("an agent").try_wait().expect("a status");
             if let Some(status) = status {

@@ -3,6 +3,7 @@
 use crate::GPU;
 use crate::metrics::wait_for;
 use crate::node::{Node, devices};
+use carve_test_support::PATIENCE;
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -37,8 +38,18 @@ fn reboots(node: &Node) -> usize {
     fs::read_to_string(node.path("reboots")).unwrap_or_default().lines().count()
 }
 
+/// Waits until the machine has been told to reboot, which the agent does after it has said so.
+async fn is_rebooted(node: &Node) {
+    let give_up = Instant::now() + PATIENCE;
+    while reboots(node) == 0 {
+        assert!(Instant::now() < give_up, "nothing is rebooted:\n{}", node.said());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(reboots(node), 1);
+}
+
 async fn says(node: &Node, words: &str) {
-    let give_up = Instant::now() + Duration::from_secs(30);
+    let give_up = Instant::now() + PATIENCE;
     while !node.said().contains(words) {
         assert!(Instant::now() < give_up, "it does not say '{words}':\n{}", node.said());
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -69,7 +80,7 @@ async fn the_layout_is_made_after_the_reboot() {
     says(&node, "the machine is rebooted for it").await;
     // Until it is down the GPUs are what they were, and are offered so.
     devices(&kubelet, GPU, 2).await;
-    assert_eq!(reboots(&node), 1);
+    is_rebooted(&node).await;
 
     reboot(&mut node);
     let working = crate::built::nvidia_smi();
@@ -95,6 +106,7 @@ async fn a_reboot_that_did_not_help_is_not_repeated() {
     let mut first = command(&node, &["--with-reboot"]);
     node.start_as(&mut first);
     wait_for(&node, "carve_agent_mig_applies_total", &REBOOTING, 1.0).await;
+    is_rebooted(&node).await;
     reboot(&mut node);
     let mut second = command(&node, &["--with-reboot"]);
     node.start_as(&mut second);
