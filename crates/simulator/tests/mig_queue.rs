@@ -75,19 +75,23 @@ fn the_recorded_study_of_twenty_seeds_is_reproduced() {
     }
 }
 
-/// Placing alone decides little: which of two seed lists is taken decides its sign. Both are held here, so that nobody quotes one.
+/// The promise, on the seeds of the published trace and on those of the recorded study. Nothing was tuned on either.
 #[test]
-fn ours_gains_on_the_benchmarks_seeds_and_not_on_others() {
+fn ours_waits_less_than_first_fit_and_no_7g_job_longer() {
     let wait = |outcomes: &[Outcome]| mean(outcomes, Outcome::mean_wait_ms);
-    let worst = |outcomes: &[Outcome]| mean(outcomes, |outcome| outcome.worst_wait_ms("7g.80gb") as f64);
-    let (base, ours) = (all(20_260_914, Policy::FIRST_FIT), all(20_260_914, Policy::OURS));
-    assert!(wait(&ours) < 0.985 * wait(&base), "{} against {}", wait(&ours), wait(&base));
-    assert!(worst(&ours) <= worst(&base), "{} against {}", worst(&ours), worst(&base));
+    let worst = |outcome: &Outcome| outcome.worst_wait_ms("7g.80gb");
     let made = |outcomes: &[Outcome]| outcomes.iter().map(|outcome| outcome.made).sum::<u64>();
-    assert!(made(&ours) < made(&base), "idle instances are used again");
-    let (base, ours) = (all(1, Policy::FIRST_FIT), all(1, Policy::OURS));
-    let change = wait(&ours) / wait(&base) - 1.0;
-    assert!((0.0..0.015).contains(&change), "{change}");
+    for (first, least_gain, better) in [(20_260_914, 0.034, 20), (1, 0.009, 10)] {
+        let (base, ours) = (all(first, Policy::FIRST_FIT), all(first, Policy::OURS));
+        let gain = 1.0 - wait(&ours) / wait(&base);
+        assert!(gain > least_gain, "seeds from {first}: {gain}");
+        let pairs = ours.iter().zip(&base);
+        assert_eq!(pairs.filter(|(one, other)| one.mean_wait_ms() < other.mean_wait_ms()).count(), better);
+        let gain = 1.0 - mean(&ours, |one| worst(one) as f64) / mean(&base, |one| worst(one) as f64);
+        assert!(gain > 0.01, "the worst 7g wait, seeds from {first}: {gain}");
+        assert!(ours.iter().map(worst).max() < base.iter().map(worst).max(), "the longest of all 7g waits");
+        assert!(6 * made(&ours) < 2 * made(&base), "idle instances are used again");
+    }
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Where on the GPUs an instance can be made, and which place is best.
+//!
+//! Nothing here sees a job's run time: a place is chosen for a [`Waiting`] job.
 
+use super::blocks::Occupied;
 use super::jobs::PROFILES;
-use super::{Moves, Placing};
+use super::{Moves, Placing, Policy};
 use carve_gpu_model::{Placed, Product, ProfileSlot, ProfileTable};
 use std::collections::BTreeMap;
 
@@ -16,6 +19,15 @@ pub(super) struct OnGpu {
     pub(super) placed: Placed,
     /// Whether its job has ended and it waits for another.
     pub(super) idle: bool,
+}
+
+/// What is known of a job when a place is chosen for it: all but its run time, which nobody knows before it has ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waiting {
+    pub(super) profile: usize,
+    pub(super) waited_ms: u64,
+    /// How many jobs of each profile wait, this one included.
+    pub(super) queue: [usize; PROFILES.len()],
 }
 
 /// A place for an instance.
@@ -61,12 +73,31 @@ impl Gpus {
         self.on[gpu].push(instance);
     }
 
-    /// The best place for a profile, moving what may be moved.
-    pub(super) fn find(&mut self, profile: usize, placing: Placing, moves: Moves) -> Option<Place> {
-        match moves {
-            Moves::None => self.places(profile).into_iter().min_by_key(|place| self.score(place, placing)),
-            Moves::WithinGpus => (0..self.on.len()).find_map(|gpu| self.make_room_within(gpu, profile)),
-            Moves::BetweenGpus => self.make_room_between(profile),
+    /// The best place for a job, moving what may be moved.
+    pub(super) fn find(&mut self, job: Waiting, policy: Policy) -> Option<Place> {
+        match policy.moves {
+            Moves::None => {
+                let mut places = self.places(job.profile);
+                if job.waited_ms < policy.patience_ms {
+                    let twos_wait = job.queue[1] > 0;
+                    places.retain(|place| !self.around(place).worth_waiting(twos_wait));
+                }
+                places.into_iter().min_by_key(|place| self.score(place, policy.placing))
+            }
+            Moves::WithinGpus => (0..self.on.len()).find_map(|gpu| self.make_room_within(gpu, job.profile)),
+            Moves::BetweenGpus => self.make_room_between(job.profile),
+        }
+    }
+
+    /// What runs on a place's GPU, and the place itself, in memory slots.
+    fn around(&self, place: &Place) -> Occupied {
+        let slots = |placed: Placed| {
+            self.table.placement(placed).map_or(0, |at| (((1u16 << at.size) - 1) << at.start) as u8)
+        };
+        let running = self.on[place.gpu].iter().filter(|instance| !instance.idle);
+        Occupied {
+            before: running.fold(0, |all, instance| all | slots(instance.placed)),
+            by: slots(place.placed),
         }
     }
 
@@ -98,31 +129,25 @@ impl Gpus {
     }
 
     /// Smaller is better.
-    fn score(&self, place: &Place, placing: Placing) -> ([usize; 5], usize, usize, u8) {
-        let busy: Vec<Placed> = self.on[place.gpu]
-            .iter()
-            .filter(|instance| !instance.idle)
-            .map(|instance| instance.placed)
-            .collect();
-        let mut after = busy.clone();
-        after.push(place.placed);
-        let open =
-            |state: &[Placed], profile: usize| self.table.open_starts(state, self.slots[profile]).len();
-        let closed = |profile: usize| open(&busy, profile) - open(&after, profile);
+    fn score(&self, place: &Place, placing: Placing) -> ([usize; 3], usize, usize, u8) {
         let score = match placing {
-            Placing::FirstFit => [0; 5],
-            Placing::FewestClosed => [(0..PROFILES.len()).map(closed).sum(), 0, 0, 0, 0],
-            Placing::KeepLarge => {
-                let free: usize = usize::from(self.table.slots())
-                    - after
-                        .iter()
-                        .filter_map(|placed| self.table.placement(*placed))
-                        .map(|p| usize::from(p.size))
-                        .sum::<usize>();
-                [closed(3), closed(2), free, closed(1), closed(0)]
-            }
+            Placing::FirstFit => [0; 3],
+            Placing::FewestClosed => [self.closed(place), 0, 0],
+            Placing::SmallestBlock => self.around(place).cost(),
         };
         (score, place.destroyed.len(), place.gpu, place.placed.start)
+    }
+
+    /// How many places of all profiles a place closes.
+    fn closed(&self, place: &Place) -> usize {
+        let running = self.on[place.gpu].iter().filter(|instance| !instance.idle);
+        let before: Vec<Placed> = running.map(|instance| instance.placed).collect();
+        let mut after = before.clone();
+        after.push(place.placed);
+        let open = |state: &[Placed]| -> usize {
+            self.slots.iter().map(|slot| self.table.open_starts(state, *slot).len()).sum()
+        };
+        open(&before) - open(&after)
     }
 
     fn counts(on: &[OnGpu]) -> [u32; 4] {

@@ -19,9 +19,8 @@ pub enum Placing {
     FirstFit,
     /// Of all places on all GPUs the one that closes the fewest other places.
     FewestClosed,
-    /// Of all places the one that leaves the most room of the kind that is hard to get back: the fullest GPU, and there the place that
-    /// keeps large profiles possible.
-    KeepLarge,
+    /// Of all places the one that breaks the smallest free block (pair, half, GPU), and there the half with the least left free.
+    SmallestBlock,
 }
 
 /// What may be moved while it runs.
@@ -46,22 +45,33 @@ pub struct Policy {
     pub moves: Moves,
     /// Whether an instance whose job has ended stays until somebody needs its place, so that the next job of its profile can have it.
     pub reuse: bool,
+    /// How long, in milliseconds, a 1g job waits for a hole of its own size before it breaks an empty right half, or a pair that a 2g job
+    /// waits for. A broken block stays broken until all its pieces are free at once, which costs more than this wait.
+    pub patience_ms: u64,
 }
 
 impl Policy {
     /// First come, first asked; first GPU, lowest slot.
-    pub const FIRST_FIT: Policy =
-        Policy { order: Order::Arrival, placing: Placing::FirstFit, moves: Moves::None, reuse: false };
+    pub const FIRST_FIT: Policy = Policy {
+        order: Order::Arrival,
+        placing: Placing::FirstFit,
+        moves: Moves::None,
+        reuse: false,
+        patience_ms: 0,
+    };
     /// The same queue, with the best slot by a score.
     pub const BEST_SLOT: Policy = Policy { placing: Placing::FewestClosed, ..Policy::FIRST_FIT };
-    /// The same queue; places that keep large profiles possible; idle instances stay for the next job. Knows no run times, moves nothing.
-    pub const OURS: Policy = Policy { placing: Placing::KeepLarge, reuse: true, ..Policy::FIRST_FIT };
+    /// The same queue; places that break the smallest block; 1g jobs that leave larger ones alone for a quarter of an hour; idle
+    /// instances stay for the next job. Knows no run times, moves nothing.
+    pub const OURS: Policy =
+        Policy { placing: Placing::SmallestBlock, reuse: true, patience_ms: 900_000, ..Policy::FIRST_FIT };
 
     /// Everything that is compared, with what each knows or does that the others do not.
-    pub const ALL: [(&'static str, Policy); 9] = [
+    pub const ALL: [(&'static str, Policy); 10] = [
         ("first-fit", Policy::FIRST_FIT),
         ("best slot by score", Policy::BEST_SLOT),
         ("ours", Policy::OURS),
+        ("ours without patience", Policy { patience_ms: 0, ..Policy::OURS }),
         ("small profiles first", Policy { order: Order::Small, ..Policy::OURS }),
         ("moves within GPUs, free", Policy { moves: Moves::WithinGpus, ..Policy::FIRST_FIT }),
         ("moves between GPUs, free", Policy { moves: Moves::BetweenGpus, ..Policy::FIRST_FIT }),
