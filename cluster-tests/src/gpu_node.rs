@@ -60,7 +60,7 @@ impl GpuNode {
 
     /// Takes away what a test that failed halfway asked of the node.
     fn forget_wishes(&self) {
-        for label in ["nvidia.com/mig.config", "nvidia.com/device-plugin.config"] {
+        for label in ["nvidia.com/mig.config", "nvidia.com/device-plugin.config", "nvidia.com/gpu.product"] {
             let _ = self.cluster.try_kubectl(&["label", "node", "node0", &format!("{label}-")], None);
         }
     }

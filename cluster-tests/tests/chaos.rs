@@ -78,10 +78,12 @@ fn gpus_get_sick_and_well_and_files_get_corrupted() {
     world().change_world(|host| host.lose(GpuIndex(2))).expect("lost");
     offers(3);
     cluster.until("the loss is told", PATIENCE, || was_told(&cluster, "GpuLost"));
-    let healthy = cluster.get(&["node", "node0"])["status"]["conditions"].clone();
-    let condition =
-        healthy.as_array().into_iter().flatten().find(|one| one["type"] == "CarveGpusHealthy").cloned();
-    assert!(condition.is_some_and(|one| one["status"] == "False"), "{healthy}");
+    let sick = || {
+        let conditions = cluster.get(&["node", "node0"])["status"]["conditions"].clone();
+        let mut conditions = conditions.as_array().into_iter().flatten();
+        conditions.any(|one| one["type"] == "CarveGpusHealthy" && one["status"] == "False")
+    };
+    agent.until("the node's condition says so", sick);
     // Pods still get the others.
     namespace.apply(&Pod::sleeping(&cluster, "three").limit(GPU, "3").manifest());
     namespace.wait_for_phase("three", "Running");
@@ -128,7 +130,7 @@ fn killed_while_mps_daemons_start() {
         std::thread::sleep(Duration::from_millis(400 * round));
         agent.kill();
         offers(6);
-        assert_eq!(daemons(), 2, "one daemon for each GPU, however often the agent was killed");
+        agent.until("one daemon for each GPU, however often the agent was killed", || daemons() == 2);
         configure("version: v1\n");
         offers(2);
         agent.until("the daemons end", || daemons() == 0);

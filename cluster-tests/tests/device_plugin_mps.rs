@@ -92,9 +92,12 @@ sharing:
     namespace.wait_for_phase("tenant", "Running");
     let part = namespace.env("tenant", "CUDA_VISIBLE_DEVICES").expect("its MIG device");
     assert!(part.starts_with("MIG-"), "{part}");
-    let labels = cluster.get(&["node", "node0"])["metadata"]["labels"].clone();
-    assert_eq!(labels["nvidia.com/mig-3g.71gb.sharing-strategy"], "mps");
-    assert_eq!(labels["nvidia.com/mig-3g.71gb.replicas"], "3");
+    let labelled = || {
+        let labels = cluster.get(&["node", "node0"])["metadata"]["labels"].clone();
+        labels["nvidia.com/mig-3g.71gb.sharing-strategy"] == "mps"
+            && labels["nvidia.com/mig-3g.71gb.replicas"] == "3"
+    };
+    agent.until("the labels say so too", labelled);
     cluster.kubectl(&["delete", "pod", "tenant", "-n", namespace.name()]);
     agent.remove();
 }

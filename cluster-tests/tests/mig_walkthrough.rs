@@ -56,10 +56,13 @@ fn a_label_cuts_eight_gpus_into_fifty_six_and_then_otherwise() {
     offers("nvidia.com/mig-3g.20gb", 8);
     offers("nvidia.com/gpu", 0);
 
-    let labels = cluster.get(&["node", "node0"])["metadata"]["labels"].clone();
-    assert_eq!(labels["nvidia.com/mig.strategy"], "mixed");
-    assert_eq!(labels["nvidia.com/mig-3g.20gb.count"], "8");
-    assert_eq!(labels["nvidia.com/gpu.product"], "NVIDIA-A100-SXM4-40GB");
+    let labelled = || {
+        let labels = cluster.get(&["node", "node0"])["metadata"]["labels"].clone();
+        labels["nvidia.com/mig.strategy"] == "mixed"
+            && labels["nvidia.com/mig-3g.20gb.count"] == "8"
+            && labels["nvidia.com/gpu.product"] == "NVIDIA-A100-SXM4-40GB"
+    };
+    agent.until("the labels say so too", labelled);
 
     cluster.label("node0", "nvidia.com/mig.config", "all-3g.21gb");
     let failed =
