@@ -17,8 +17,9 @@ mod wanted;
 pub use checker::{Flaw, verify};
 pub use feasibility::{Infeasible, InfeasibleReason, feasible};
 pub use fleet::{
-    ClaimName, Demand, Effort, FleetGpu, Generation, GpuAt, GpuPlan, HostName, MigMode, PendingClaim, Plan,
-    PlanError, Quality, RunningClaim, Served, Substitution, WaitsFor, Wants, plan, room,
+    Ceiling, ClaimName, Demand, Effort, FleetGpu, Generation, GpuAt, GpuPlan, HostName, MigMode,
+    PendingClaim, Plan, PlanError, PoolName, Quality, RunningClaim, Served, Substitution, WaitsFor, Wants,
+    plan, room,
 };
 pub use mechanism::{
     Choice, Hardware, Isolation, Named, Needs, NoMechanism, Refused, Sharing, Size, Way, choose,
