@@ -15,6 +15,6 @@ mod rest;
 
 pub use cost::{Cost, NoCost};
 pub use files::{PlanFile, files};
-pub use mig::{Counts, Cutter};
+pub use mig::MigCut;
 pub use nodes::{NodeType, NodesError, Pool, pools};
 pub use plan::{Landing, Part, Pending, Plan, PlanError, PlannedNode, PlannedWorkload, Settings, plan};

@@ -63,7 +63,7 @@ fn fleet(draft: &Draft<'_>) -> Fleet {
     for (node, left) in draft.nodes.iter().zip(&draft.left) {
         let machine = &draft.pools[node.pool].machine;
         let Some(model) = fleet.model(machine.product.key) else { continue };
-        let gpus = machine.gpus.saturating_sub(left.cut.len() as u8);
+        let gpus = machine.gpus.saturating_sub(left.cut);
         // NVIDIA's plugin serves no MPS beside MIG devices that are offered by profile.
         let beside_mig = Mechanisms::NONE.with(Mechanism::Exclusive).with(Mechanism::TimeSlicing);
         let shape = NodeShape {
@@ -73,7 +73,7 @@ fn fleet(draft: &Draft<'_>) -> Fleet {
             cpu: CpuMilli(left.cpu),
             memory: Mebibytes(left.memory),
             pods: u32::MAX,
-            mechanisms: if left.cut.is_empty() { Mechanisms::ANY } else { beside_mig },
+            mechanisms: if left.cut == 0 { Mechanisms::ANY } else { beside_mig },
             numa: machine.numa.iter().take(usize::from(gpus)).copied().collect(),
             islands: machine.islands.iter().take(usize::from(gpus)).copied().collect(),
         };

@@ -5,8 +5,8 @@ use carve_fleet_plan::{Plan, PlanFile, Settings, files, plan, pools};
 use carve_formats::workloads::{Source, Workload, read};
 use carve_formats::{DevicePluginConfig, MigPartedConfig, Severity};
 use carve_gpu_model::Product;
-use carve_planner::Way;
-use proptest::prelude::{ProptestConfig, Strategy, any, prop, prop_assert, prop_assert_eq, proptest};
+use carve_planner::{Way, check_plan};
+use proptest::prelude::{ProptestConfig, Strategy, prop, prop_assert, prop_assert_eq, proptest};
 
 fn workloads(text: &str) -> Vec<Workload> {
     let read = read(&[Source { name: "test", text }]);
@@ -59,6 +59,40 @@ fn check(plan: &Plan, workloads: &[Workload]) {
             }
         }
     }
+    let cut = &plan.mig;
+    assert_eq!(check_plan(&cut.gpus, &cut.demand, &cut.plan), Ok(()));
+    let told: Vec<String> = cut
+        .plan
+        .gpus
+        .iter()
+        .filter(|(_, gpu)| !gpu.geometry.is_empty())
+        .map(|(at, gpu)| format!("{at} {}", gpu.geometry))
+        .collect();
+    let mut shown: Vec<String> = plan
+        .nodes
+        .iter()
+        .flat_map(|node| node.mig.iter().enumerate().map(move |(gpu, cut)| (node, gpu, cut)))
+        .filter_map(|(node, gpu, cut)| Some(format!("{} GPU {gpu} {}", node.name, cut.as_ref()?)))
+        .collect();
+    shown.sort();
+    let mut sorted = told;
+    sorted.sort();
+    assert_eq!(sorted, shown, "the plan that is checked is the plan that is shown");
+    assert!(cut.made() <= cut.at_most() && cut.at_most() <= cut.asked());
+    // Every device that a pod has been given is of a product that the pod's own words allow.
+    for planned in &plan.workloads {
+        let models = workloads[planned.workload].pod.gpus.iter().map(|ask| &ask.models);
+        for (wanted, unwanted) in models.map(|models| (&models.wanted, &models.unwanted)) {
+            for landing in &planned.landings {
+                let name = plan.pools[plan.nodes[landing.node].pool].machine.product.name();
+                let has = |part: &String| name.contains(part.as_str());
+                assert!(wanted.is_empty() || wanted.iter().any(has), "{name} for {wanted:?}");
+                assert!(!unwanted.iter().any(has), "{name} against {unwanted:?}");
+            }
+        }
+    }
+    let least = cut.gpus_at_least.unwrap_or(0);
+    assert!(least <= cut.gpus_cut(), "{least} of {}", cut.gpus_cut());
     let on_nodes: u32 = plan.nodes.iter().map(|node| node.pods).sum();
     let landed: u32 = plan.workloads.iter().flat_map(|one| &one.landings).map(|landing| landing.pods).sum();
     assert_eq!(on_nodes, landed);
@@ -236,7 +270,7 @@ fn absurd_numbers_are_refused() {
     assert!(plan(&few, &machines, settings).is_err());
 }
 
-fn random_deployment() -> impl Strategy<Value = (u32, String)> {
+fn random_deployment() -> impl Strategy<Value = (u32, String, String)> {
     let limits = prop::sample::select(vec![
         "nvidia.com/gpu: 1",
         "nvidia.com/gpu: 3, cpu: 3",
@@ -248,22 +282,42 @@ fn random_deployment() -> impl Strategy<Value = (u32, String)> {
         "nvidia.com/mig-1g.5gb: 1, cpu: 2",
         "nvidia.com/mig-2g.10gb: 2",
         "nvidia.com/mig-3g.20gb: 1",
+        "nvidia.com/mig-1g.5gb: 3, cpu: 20",
+        "nvidia.com/mig-4g.20gb: 1, memory: 300Gi",
+        "nvidia.com/mig-1g.10gb: 1",
+        "nvidia.com/mig-7g.80gb: 1",
+        "nvidia.com/mig-1g.5gb.shared: 1, cpu: 7",
         "cpu: 5",
     ]);
-    (1_u32..12, limits.prop_map(str::to_owned))
+    let annotations = prop::sample::select(vec![
+        "",
+        "",
+        "",
+        "carve.dev/isolation: tenant",
+        "nvidia.com/use-gputype: A100",
+        "nvidia.com/nouse-gputype: H100",
+    ]);
+    (1_u32..12, limits.prop_map(str::to_owned), annotations.prop_map(str::to_owned))
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 160, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_plan_is_sound(asked in prop::collection::vec(random_deployment(), 1..6), a100 in any::<bool>()) {
+    fn every_plan_is_sound(asked in prop::collection::vec(random_deployment(), 1..6), which in 0..6_usize) {
         let text: String =
-            asked.iter().enumerate().map(|(index, (pods, limits))| deployment(&format!("d{index}"), *pods, "", limits)).collect();
-        let nodes = if a100 { "p4d.24xlarge=1,g5.2xlarge=3" } else { "g5.12xlarge=1,g4dn.2xlarge=2" };
+            asked.iter().enumerate().map(|(index, (pods, limits, notes))| deployment(&format!("d{index}"), *pods, notes, limits)).collect();
+        let nodes = [
+            "p4d.24xlarge=1,g5.2xlarge=3",
+            "g5.12xlarge=1,g4dn.2xlarge=2",
+            "a100-40gb:1=3",
+            "h100-sxm-80gb:2=1,a100-40gb:2=1",
+            "p4d.24xlarge=1,p5.48xlarge=1",
+            "a100-40gb:3=2,a100-80gb:1=1,t4:1=1",
+        ][which];
         let (plan, workloads) = planned(&text, nodes);
         prop_assert_eq!(plan.workloads.len(), workloads.len());
-        for (index, (pods, _)) in asked.iter().enumerate() {
+        for (index, (pods, ..)) in asked.iter().enumerate() {
             let (waiting, why) = pending(&plan, index);
             prop_assert_eq!(placed(&plan, index) + waiting, *pods);
             prop_assert!(waiting == 0 || !why.is_empty());
