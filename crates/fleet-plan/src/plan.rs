@@ -7,7 +7,7 @@ use crate::nodes::Pool;
 use crate::rest;
 use carve_economics::Hours;
 use carve_formats::workloads::{PodAsk, Replicas, Workload};
-use carve_gpu_model::{Geometry, Mebibytes};
+use carve_gpu_model::{Geometry, Mebibytes, Mechanism, Mechanisms};
 use carve_planner::{Choice, Way};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
@@ -26,11 +26,13 @@ pub struct Settings {
     pub hours: Hours,
     /// How many shares a GPU or MIG device is divided into, where a request does not say how large its share is.
     pub shares: u32,
+    /// The mechanisms that the cluster has. Whole GPUs are always to be had.
+    pub mechanisms: Mechanisms,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { hours: Hours(720), shares: 4 }
+        Settings { hours: Hours(720), shares: 4, mechanisms: Mechanisms::ANY.without(Mechanism::Limiter) }
     }
 }
 
@@ -108,8 +110,20 @@ pub struct PlannedNode {
     pub mig: Vec<Option<Geometry>>,
     /// Parts of each GPU that is not cut.
     pub parts: Vec<Vec<Part>>,
+    /// Whether its parts are of several sizes, or its pods need claims elsewhere: then claims reach them, not shares of the device plugin.
+    pub by_claims: bool,
     /// Pods on it.
     pub pods: u32,
+}
+
+impl PlannedWorkload {
+    /// Notes that pods are nowhere.
+    pub(crate) fn wait(&mut self, pods: u32, because: String) {
+        match self.pending.iter_mut().find(|pending| pending.because == because) {
+            Some(pending) => pending.pods += pods,
+            None => self.pending.push(Pending { pods, because }),
+        }
+    }
 }
 
 /// A whole plan.
@@ -169,7 +183,7 @@ pub fn plan(workloads: &[Workload], pools: &[Pool], settings: Settings) -> Resul
     if !(2..=48).contains(&settings.shares) {
         return Err(PlanError::Shares { shares: settings.shares });
     }
-    let jobs = jobs(workloads, pools, settings.shares);
+    let jobs = jobs(workloads, pools, settings);
     let pods: u64 = jobs.iter().map(|job| u64::from(job.pods)).sum();
     if pods > MOST_PODS {
         return Err(PlanError::TooManyPods { pods });
@@ -247,7 +261,7 @@ fn orders(jobs: &[Job], pools: &[Pool]) -> Vec<Vec<usize>> {
 }
 
 /// Workloads as jobs. Of pods that use one claim together the first holds its devices and the others follow it.
-fn jobs(workloads: &[Workload], pools: &[Pool], shares: u32) -> Vec<Job> {
+fn jobs(workloads: &[Workload], pools: &[Pool], settings: Settings) -> Vec<Job> {
     let mut jobs = Vec::new();
     let used: BTreeSet<&String> = workloads
         .iter()
@@ -267,7 +281,7 @@ fn jobs(workloads: &[Workload], pools: &[Pool], shares: u32) -> Vec<Job> {
             Replicas::EveryNode => (pools.iter().map(|pool| pool.count).sum(), true),
         };
         let mut add = |pods: u32, pod: PodAsk, follows: Option<String>, holds: Vec<String>| {
-            let served = demand(&pod, pools, shares);
+            let served = demand(&pod, pools, settings);
             jobs.push(Job { workload: index, pods, every_node, pod, follows, holds, served });
         };
         let fresh: Vec<String> = claims.iter().filter(|claim| !held.contains(*claim)).cloned().collect();
@@ -305,6 +319,7 @@ impl<'a> Draft<'a> {
                     pool: index,
                     mig: vec![None; gpus],
                     parts: vec![Vec::new(); gpus],
+                    by_claims: false,
                     pods: 0,
                 });
                 draft.left.push(Left {
@@ -342,10 +357,8 @@ impl<'a> Draft<'a> {
 
     /// Notes that pods of a job are nowhere.
     pub(crate) fn wait(&mut self, job: &Job, pods: u32, because: String) {
-        let Some(workload) = self.workloads.get_mut(&job.workload) else { return };
-        match workload.pending.iter_mut().find(|pending| pending.because == because) {
-            Some(pending) => pending.pods += pods,
-            None => workload.pending.push(Pending { pods, because }),
+        if let Some(workload) = self.workloads.get_mut(&job.workload) {
+            workload.wait(pods, because);
         }
     }
 }

@@ -1,13 +1,13 @@
 //! Pods that take whole GPUs, parts or none: placed by bid prices on what MIG has left.
 
 use crate::demand::Served;
+use crate::one_way;
 use crate::plan::{Draft, Job, Part};
-use carve_gpu_model::Mebibytes;
+use carve_gpu_model::{Mebibytes, Mechanism, Mechanisms, Sharing};
 use carve_placement::{
-    Claim, CpuMilli, Fleet, Mechanism, Mechanisms, Misfit, Models, NodeIndex, NodeShape, Placer, Policy,
-    Spot, Workload,
+    Claim, CpuMilli, Fleet, Misfit, Models, NodeIndex, NodeShape, Placer, Policy, Spot, Workload,
 };
-use carve_planner::{Choice, Sharing, Way};
+use carve_planner::{Choice, Way};
 use std::collections::BTreeMap;
 
 /// The claims of a pod on the machines of one product.
@@ -55,7 +55,7 @@ pub(crate) fn place(jobs: &mut [Job], draft: &mut Draft<'_>) {
             job.pods -= 1;
         }
     }
-    one_way_of_sharing(draft);
+    one_way::settle(jobs, draft);
 }
 
 fn fleet(draft: &Draft<'_>) -> Fleet {
@@ -65,7 +65,7 @@ fn fleet(draft: &Draft<'_>) -> Fleet {
         let Some(model) = fleet.model(machine.product.key) else { continue };
         let gpus = machine.gpus.saturating_sub(left.cut);
         // NVIDIA's plugin serves no MPS beside MIG devices that are offered by profile.
-        let beside_mig = Mechanisms::NONE.with(Mechanism::Exclusive).with(Mechanism::TimeSlicing);
+        let beside_mig = Mechanisms::ANY.without(Mechanism::Mps);
         let shape = NodeShape {
             model,
             gpus,
@@ -201,43 +201,7 @@ fn settle(job: &Job, variant: &Variant, spots: &[(Claim, Spot)], draft: &mut Dra
 }
 
 fn way(claim: &Claim) -> Way {
-    match claim.mechanisms.iter().next() {
-        Some(Mechanism::Mps) => Way::Shared(Sharing::Mps),
-        Some(Mechanism::Limiter) => Way::Shared(Sharing::Limiter),
-        Some(Mechanism::TimeSlicing) => Way::Shared(Sharing::TimeSlicing),
-        _ => Way::Exclusive,
-    }
-}
-
-/// A node shares its GPUs in one way: beside parts with a size, shares without one are served by MPS too.
-fn one_way_of_sharing(draft: &mut Draft<'_>) {
-    let (mps, turns) = (Way::Shared(Sharing::Mps), Way::Shared(Sharing::TimeSlicing));
-    for (index, node) in draft.nodes.iter_mut().enumerate() {
-        let has = |way: &Way| node.parts.iter().flatten().any(|part| part.way == *way);
-        if !(has(&mps) && has(&turns)) {
-            continue;
-        }
-        for part in node.parts.iter_mut().flatten().filter(|part| part.way == turns) {
-            part.way = mps.clone();
-        }
-        for workload in draft.workloads.values_mut() {
-            let landings = workload.landings.iter_mut();
-            let mut changed = false;
-            for landing in landings.filter(|one| one.node == index && one.way.as_ref() == Some(&turns)) {
-                landing.way = Some(mps.clone());
-                changed = true;
-            }
-            if changed && !workload.choices.iter().any(|choice| choice.way == mps) {
-                workload.choices.push(Choice {
-                    way: mps.clone(),
-                    because:
-                        "its node serves parts with a size by MPS, and a node shares its GPUs in one way"
-                            .to_owned(),
-                    refused: Vec::new(),
-                });
-            }
-        }
-    }
+    claim.mechanisms.iter().next().and_then(Sharing::of).map_or(Way::Exclusive, Way::Shared)
 }
 
 /// Why a pod has no place, in words.

@@ -21,9 +21,7 @@ pub use fleet::{
     PendingClaim, Plan, PlanError, PoolName, Quality, RunningClaim, Served, Substitution, WaitsFor, Wants,
     plan, room,
 };
-pub use mechanism::{
-    Choice, Hardware, Isolation, Named, Needs, NoMechanism, Refused, Sharing, Size, Way, choose,
-};
+pub use mechanism::{Choice, Hardware, Needs, NoMechanism, Refused, Size, Way, choose};
 pub use plan_checker::{PlanFlaw, check_plan};
 pub use recut::{Created, Kept, PresentCompute, PresentInstance, Recut, RecutError, keep_as, recut};
 pub use wanted::{WantedError, WantedInstance, wanted};
