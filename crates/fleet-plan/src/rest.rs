@@ -3,7 +3,7 @@
 use crate::demand::Served;
 use crate::one_way;
 use crate::plan::{Draft, Job, Part};
-use carve_gpu_model::{Mebibytes, Mechanism, Mechanisms, Sharing};
+use carve_gpu_model::{Geometry, Mebibytes, Mechanism, Mechanisms, ProfileName, Sharing};
 use carve_placement::{
     Claim, CpuMilli, Fleet, Misfit, Models, NodeIndex, NodeShape, Placer, Policy, Spot, Workload,
 };
@@ -246,11 +246,26 @@ fn why(job: &Job, variants: &[Variant], fleet: &Fleet, draft: &Draft<'_>) -> Str
     if reasons.is_empty() { "no node has room for it".to_owned() } else { reasons.join("; ") }
 }
 
-fn no_device(
-    pool: &crate::Pool,
-    devices: &BTreeMap<carve_gpu_model::ProfileName, u32>,
-    draft: &Draft<'_>,
-) -> String {
+/// Whether a GPU that is cut would hold more devices.
+fn fits_beside(pool: &crate::Pool, held: &Geometry, devices: &BTreeMap<ProfileName, u32>) -> bool {
+    let Some(table) = &pool.machine.table else { return false };
+    let mut all = held.clone();
+    for (profile, count) in devices {
+        // A division of a device is held by the device.
+        let Ok((_, known)) = table.by_name(profile) else { return false };
+        all.add(known.name.clone(), *count);
+    }
+    let mut legal = false;
+    if let Ok(counts) = all.counts(table) {
+        table.visit_arrangements(&[], &counts, |_| {
+            legal = true;
+            false
+        });
+    }
+    legal
+}
+
+fn no_device(pool: &crate::Pool, devices: &BTreeMap<ProfileName, u32>, draft: &Draft<'_>) -> String {
     let nodes = || draft.nodes.iter().filter(|node| draft.pools[node.pool].machine.name == pool.machine.name);
     let gpus = nodes().map(|node| node.mig.len()).sum::<usize>();
     let cut = nodes().flat_map(|node| &node.mig).flatten().count();
@@ -264,7 +279,14 @@ fn no_device(
         Some(most) => format!(" (at most {most} fit on one)"),
         None => String::new(),
     };
-    if cut == gpus {
+    let fits =
+        |node: &crate::PlannedNode| node.mig.iter().flatten().any(|held| fits_beside(pool, held, devices));
+    if nodes().any(fits) {
+        format!(
+            "{} has room for {wanted}{full}, but too little CPU or memory left on the same machine",
+            pool.machine.name
+        )
+    } else if cut == gpus {
         format!("all {gpus} GPUs of {} are cut, and none has room for {wanted}{full}", pool.machine.name)
     } else {
         format!(
