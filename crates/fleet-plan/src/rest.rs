@@ -8,7 +8,7 @@ use carve_placement::{
     Claim, CpuMilli, Fleet, Misfit, Models, NodeIndex, NodeShape, Placer, Policy, Spot, Workload,
 };
 use carve_planner::{Choice, Way};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The claims of a pod on the machines of one product.
 struct Variant {
@@ -279,9 +279,9 @@ fn no_device(pool: &crate::Pool, devices: &BTreeMap<ProfileName, u32>, draft: &D
         Some(most) => format!(" (at most {most} fit on one)"),
         None => String::new(),
     };
-    let fits =
-        |node: &crate::PlannedNode| node.mig.iter().flatten().any(|held| fits_beside(pool, held, devices));
-    if nodes().any(fits) {
+    // Many GPUs are cut alike; each sort is tried once.
+    let sorts: BTreeSet<&Geometry> = nodes().flat_map(|node| &node.mig).flatten().collect();
+    if sorts.into_iter().any(|held| fits_beside(pool, held, devices)) {
         format!(
             "{} has room for {wanted}{full}, but too little CPU or memory left on the same machine",
             pool.machine.name
