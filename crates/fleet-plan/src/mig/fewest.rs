@@ -92,18 +92,30 @@ impl<'a> Offer<'a> {
             best.all_looked_at &= few == all;
             return best;
         }
-        // The ceiling is not reached there. If all GPUs serve no more either, the fewest will do.
+        let more = |extra: usize| -> Vec<usize> {
+            few.iter().zip(&all).map(|(few, all)| (few + extra).min(*all)).collect()
+        };
+        // The ceiling is not reached there. Of many GPUs a few more will do, and the very fewest are not worth the time.
+        let many = all.iter().sum::<usize>() > AT_ONCE;
+        for part in [128, 32, 8].into_iter().filter(|_| many) {
+            let found = self.plan(&more(few.iter().max().map_or(0, |few| few.div_ceil(part))), demand);
+            if found.served.len() > best.served.len() {
+                best = found;
+            }
+            if best.served.len() as u64 >= most {
+                best.all_looked_at = false;
+                return best;
+            }
+        }
+        // If all GPUs serve no more either, these will do.
         let full = self.plan(&all, demand);
         let looked_at = full.all_looked_at;
         let target = full.served.len();
         if target > best.served.len() {
             best = full;
-            let more = |extra: usize| -> Vec<usize> {
-                few.iter().zip(&all).map(|(few, all)| (few + extra).min(*all)).collect()
-            };
             let (mut low, mut high) =
                 (0, few.iter().zip(&all).map(|(few, all)| all - few).max().unwrap_or(0));
-            while low + 1 < high {
+            while low + 1 < high && !many {
                 let middle = low + (high - low) / 2;
                 let found = self.plan(&more(middle), demand);
                 if found.served.len() >= target {
@@ -153,7 +165,9 @@ impl<'a> Offer<'a> {
         let parts = places.len().div_ceil(AT_ONCE);
         let mut found = FoundCut { served: Vec::new(), all_looked_at: parts <= 1 };
         let mut waiting: Vec<usize> = (0..demand.pending.len()).collect();
-        for (part, places) in places.chunks(AT_ONCE).enumerate() {
+        // Parts of one size get shares of one size.
+        let each = places.len().div_ceil(parts.max(1)).max(1);
+        for (part, places) in places.chunks(each).enumerate() {
             let (now, later) = share(&waiting, demand, parts - part);
             let pending: Vec<PendingClaim> = now.iter().map(|claim| demand.pending[*claim].clone()).collect();
             let gpus: Vec<FleetGpu> =

@@ -81,6 +81,12 @@ impl Prices {
         cuts.choices.iter().map(|choice| self.gain(&choice.served)).max().unwrap_or(0)
     }
 
+    /// The bound in claims: never more than wait, whatever the prices are worth.
+    pub(super) fn claims(&self, waiting: &[u32], kinds: &[(&Cuts, usize)]) -> i64 {
+        let all: i64 = waiting.iter().map(|number| i64::from(*number)).sum();
+        (self.bound(waiting, kinds) / CLAIM).min(all)
+    }
+
     /// The bound, in units of [`CLAIM`].
     pub(super) fn bound(&self, waiting: &[u32], kinds: &[(&Cuts, usize)]) -> i64 {
         let gains: i64 = kinds.iter().map(|(cuts, number)| self.best_gain(cuts) * *number as i64).sum();

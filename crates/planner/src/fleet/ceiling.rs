@@ -1,7 +1,7 @@
 //! How many claims numbers of GPUs can serve at most, asked again and again without planning.
 
 use super::alike::group;
-use super::bound::{CLAIM, Prices};
+use super::bound::Prices;
 use super::cuts::Cuts;
 use super::planning::validate;
 use super::{Demand, FleetGpu, PlanError};
@@ -34,7 +34,6 @@ impl Ceiling {
         }
         let kinds: Vec<(&Cuts, usize)> = self.cuts.iter().zip(of_kind).collect();
         let prices = Prices::find(&self.waiting, &kinds);
-        let bound = prices.bound(&self.waiting, &kinds) / CLAIM;
-        u64::try_from(bound).unwrap_or(0)
+        u64::try_from(prices.claims(&self.waiting, &kinds)).unwrap_or(0)
     }
 }

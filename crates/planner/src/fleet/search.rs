@@ -48,7 +48,7 @@ pub(super) fn search(waiting: &[u32], cuts: &[Cuts], kind_of: &[usize], states: 
     }
     let kinds: Vec<(&Cuts, usize)> = cuts.iter().zip(numbers).collect();
     let prices = Prices::find(waiting, &kinds);
-    let at_most = prices.bound(waiting, &kinds) / CLAIM;
+    let at_most = prices.claims(waiting, &kinds);
     let suffix = |each: &dyn Fn(&Cuts) -> i64| {
         let of_kind: Vec<i64> = cuts.iter().map(each).collect();
         let mut sums = vec![0; kind_of.len() + 1];
