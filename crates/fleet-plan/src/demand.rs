@@ -1,14 +1,15 @@
 //! What the pods of a workload mean on each product: by which mechanism, and how much of a GPU.
 
 use crate::nodes::{NodeType, Pool};
-use carve_formats::workloads::{self, GpuAsk, Hint, MemoryAsk, PodAsk, Thousandths};
-use carve_gpu_model::{Mebibytes, ProfileName};
-use carve_placement::{Claim, CpuMilli, GpuMilli, Mechanism, Mechanisms, Models, Together, WHOLE};
-use carve_planner::{Choice, Hardware, Isolation, Named, Needs, Sharing, Size, Way, choose};
+use crate::plan::Settings;
+use carve_formats::workloads::{GpuAsk, MemoryAsk, PodAsk, Thousandths};
+use carve_gpu_model::{Mebibytes, Mechanism, Mechanisms, ProfileName, Sharing};
+use carve_placement::{Claim, CpuMilli, GpuMilli, Models, Together, WHOLE};
+use carve_planner::{Choice, Hardware, Needs, Size, Way, choose};
 use std::collections::BTreeMap;
 
 /// Clients that one MPS daemon serves at once, since Volta.
-const MPS_CLIENTS: u16 = 48;
+pub(crate) const MPS_CLIENTS: u16 = 48;
 
 /// A pod on machines of one type.
 #[derive(Debug, Clone)]
@@ -22,11 +23,12 @@ pub(crate) enum Served {
 }
 
 /// What a pod of a workload means on each type of machine.
-pub(crate) fn demand(pod: &PodAsk, pools: &[Pool], shares: u32) -> Vec<Served> {
-    pools.iter().map(|pool| on(pod, &pool.machine, shares)).collect()
+pub(crate) fn demand(pod: &PodAsk, pools: &[Pool], settings: Settings) -> Vec<Served> {
+    pools.iter().map(|pool| on(pod, &pool.machine, settings)).collect()
 }
 
-fn on(pod: &PodAsk, machine: &NodeType, shares: u32) -> Served {
+fn on(pod: &PodAsk, machine: &NodeType, settings: Settings) -> Served {
+    let shares = settings.shares;
     let host = Claim::cpu_only(CpuMilli(pod.cpu_milli), pod.memory);
     let wanted: Vec<&GpuAsk> = pod.gpus.iter().filter(|ask| ask.count > 0).collect();
     if wanted.is_empty() {
@@ -42,7 +44,7 @@ fn on(pod: &PodAsk, machine: &NodeType, shares: u32) -> Served {
     let mut claims: Vec<Claim> = Vec::new();
     let (mut first, mut together) = (None, 1);
     for ask in wanted {
-        let choice = match choose(&needs(ask, machine), &hardware(machine)) {
+        let choice = match choose(&needs(ask, machine), &hardware(machine, settings.mechanisms)) {
             Ok(choice) => choice,
             Err(none) => return Served::Not { because: none.to_string() },
         };
@@ -98,36 +100,32 @@ fn part(ask: &GpuAsk, sharing: Sharing, machine: &NodeType, shares: u32, host: C
         None => total,
     };
     let by_memory = u16::try_from((memory * 1000).div_ceil(total)).unwrap_or(1000);
+    // The smallest part of which no more fit on a GPU than MPS has clients for.
+    let least = if sharing == Sharing::Mps { 1000_u16.div_ceil(MPS_CLIENTS) } else { 1 };
     let compute = match ask.compute {
-        Some(Thousandths(compute)) => compute,
-        // Rounding up would keep the last of equal shares out.
+        Some(Thousandths(compute)) => compute.max(least),
+        // Rounding up would keep the last of equal shares out, and their memory keeps more of them than that off the GPU.
         None if ask.shared => (1000 / shares.max(1)) as u16,
-        None => by_memory,
-    };
-    let least = if sharing == Sharing::Mps { 1000 / MPS_CLIENTS } else { 1 };
-    let mechanism = match sharing {
-        Sharing::Mps => Mechanism::Mps,
-        Sharing::Limiter => Mechanism::Limiter,
-        Sharing::TimeSlicing => Mechanism::TimeSlicing,
+        None => by_memory.max(least),
     };
     Claim {
         gpus: u8::try_from(ask.count).unwrap_or(u8::MAX),
-        compute: GpuMilli(compute.clamp(least, 1000)),
+        compute: GpuMilli(compute.clamp(1, 1000)),
         gpu_memory: Mebibytes(memory),
         models: Models::ANY,
-        mechanisms: Mechanisms::NONE.with(mechanism),
+        mechanisms: Mechanisms::NONE.with(sharing.mechanism()),
         together: Together::Node,
         ..host
     }
 }
 
-fn hardware(machine: &NodeType) -> Hardware<'_> {
+fn hardware(machine: &NodeType, mechanisms: Mechanisms) -> Hardware<'_> {
     Hardware {
         name: machine.product.name(),
         memory: machine.gpu_memory,
         compute_capability: machine.product.compute_capability,
         table: machine.table.as_ref(),
-        limiter: false,
+        mechanisms,
     }
 }
 
@@ -148,19 +146,7 @@ fn needs(ask: &GpuAsk, machine: &NodeType) -> Needs {
             compute: ask.compute.map(|compute| compute.0),
         },
     };
-    let isolation = match ask.isolation {
-        workloads::Isolation::Unstated => Isolation::None,
-        workloads::Isolation::Performance => Isolation::Performance,
-        workloads::Isolation::Fault => Isolation::Fault,
-        workloads::Isolation::Tenant => Isolation::Tenant,
-    };
-    let named = ask.hint.map(|hint| match hint {
-        Hint::Mig => Named::Mig,
-        Hint::Mps => Named::Sharing(Sharing::Mps),
-        Hint::Limiter => Named::Sharing(Sharing::Limiter),
-        Hint::TimeSlicing => Named::Sharing(Sharing::TimeSlicing),
-    });
-    Needs { size, isolation, named }
+    Needs { size, isolation: ask.isolation, named: ask.hint }
 }
 
 /// Whether the models, ids and node labels a pod names allow this product.

@@ -10,11 +10,12 @@ mod demand;
 mod files;
 mod mig;
 mod nodes;
+mod one_way;
 mod plan;
 mod rest;
 
 pub use cost::{Cost, NoCost};
-pub use files::{PlanFile, files};
-pub use mig::{Counts, Cutter};
+pub use files::{MixedWays, PlanFile, files};
+pub use mig::MigCut;
 pub use nodes::{NodeType, NodesError, Pool, pools};
 pub use plan::{Landing, Part, Pending, Plan, PlanError, PlannedNode, PlannedWorkload, Settings, plan};

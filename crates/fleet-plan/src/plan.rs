@@ -2,18 +2,20 @@
 
 use crate::cost::{self, Cost, NoCost};
 use crate::demand::{Served, demand};
-use crate::mig::{Counts, Cutter};
+use crate::mig::{self, MigCut};
 use crate::nodes::Pool;
 use crate::rest;
 use carve_economics::Hours;
 use carve_formats::workloads::{PodAsk, Replicas, Workload};
-use carve_gpu_model::{Geometry, Mebibytes};
+use carve_gpu_model::{Geometry, Mebibytes, Mechanism, Mechanisms};
 use carve_planner::{Choice, Way};
 use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
 /// More pods than a plan is made for.
 pub(crate) const MOST_PODS: u64 = 200_000;
+/// Types of machines of which it is tried to keep them whole.
+const MOST_ORDERS: usize = 4;
 /// CPU and memory of a machine of which neither is known: more than any has.
 const PLENTY: (u64, u64) = (1_024_000, 16 << 20);
 
@@ -24,11 +26,13 @@ pub struct Settings {
     pub hours: Hours,
     /// How many shares a GPU or MIG device is divided into, where a request does not say how large its share is.
     pub shares: u32,
+    /// The mechanisms that the cluster has. Whole GPUs are always to be had.
+    pub mechanisms: Mechanisms,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { hours: Hours(720), shares: 4 }
+        Settings { hours: Hours(720), shares: 4, mechanisms: Mechanisms::ANY.without(Mechanism::Limiter) }
     }
 }
 
@@ -106,8 +110,20 @@ pub struct PlannedNode {
     pub mig: Vec<Option<Geometry>>,
     /// Parts of each GPU that is not cut.
     pub parts: Vec<Vec<Part>>,
+    /// Whether its parts are of several sizes, or its pods need claims elsewhere: then claims reach them, not shares of the device plugin.
+    pub by_claims: bool,
     /// Pods on it.
     pub pods: u32,
+}
+
+impl PlannedWorkload {
+    /// Notes that pods are nowhere.
+    pub(crate) fn wait(&mut self, pods: u32, because: String) {
+        match self.pending.iter_mut().find(|pending| pending.because == because) {
+            Some(pending) => pending.pods += pods,
+            None => self.pending.push(Pending { pods, because }),
+        }
+    }
 }
 
 /// A whole plan.
@@ -119,6 +135,8 @@ pub struct Plan {
     pub nodes: Vec<PlannedNode>,
     /// Every workload that makes pods.
     pub workloads: Vec<PlannedWorkload>,
+    /// What MIG GPUs are cut into, with the bound that no cut exceeds.
+    pub mig: MigCut,
     /// How many shares a GPU or MIG device was divided into where nothing was said.
     pub shares: u32,
     /// What it costs, against whole GPUs.
@@ -126,7 +144,7 @@ pub struct Plan {
 }
 
 /// Equal pods that are placed by the same rules.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Job {
     pub(crate) workload: usize,
     pub(crate) pods: u32,
@@ -145,7 +163,8 @@ pub(crate) struct Job {
 pub(crate) struct Left {
     pub(crate) cpu: u64,
     pub(crate) memory: u64,
-    pub(crate) cut: Vec<Counts>,
+    /// GPUs that are cut.
+    pub(crate) cut: u8,
 }
 
 /// The plan while it is made.
@@ -164,11 +183,40 @@ pub fn plan(workloads: &[Workload], pools: &[Pool], settings: Settings) -> Resul
     if !(2..=48).contains(&settings.shares) {
         return Err(PlanError::Shares { shares: settings.shares });
     }
-    let mut jobs = jobs(workloads, pools, settings.shares);
+    let jobs = jobs(workloads, pools, settings);
     let pods: u64 = jobs.iter().map(|job| u64::from(job.pods)).sum();
     if pods > MOST_PODS {
         return Err(PlanError::TooManyPods { pods });
     }
+    let mut best: Option<(Worth, Draft<'_>, MigCut)> = None;
+    for order in orders(&jobs, pools) {
+        let (draft, mig) = attempt(jobs.clone(), pools, &order);
+        let worth = draft.worth();
+        if best.as_ref().is_none_or(|(known, ..)| *known < worth) {
+            best = Some((worth, draft, mig));
+        }
+    }
+    // There is always an order; without machines or pods it is an empty one.
+    let (draft, mig) = match best {
+        Some((_, draft, mig)) => (draft, mig),
+        None => attempt(jobs, pools, &[]),
+    };
+    let cost = cost::cost(&draft, workloads, settings.hours);
+    Ok(Plan {
+        pools: pools.to_vec(),
+        nodes: draft.nodes,
+        workloads: draft.workloads.into_values().collect(),
+        mig,
+        shares: settings.shares,
+        cost,
+    })
+}
+
+/// Pods that have a place, and machines that stay empty.
+type Worth = (u32, usize);
+
+/// MIG first, because only some GPUs can serve it, then the rest on what is left.
+fn attempt<'a>(mut jobs: Vec<Job>, pools: &'a [Pool], order: &[usize]) -> (Draft<'a>, MigCut) {
     let mut draft = Draft::new(pools);
     for job in &jobs {
         draft.workloads.entry(job.workload).or_insert_with(|| PlannedWorkload {
@@ -178,20 +226,42 @@ pub fn plan(workloads: &[Workload], pools: &[Pool], settings: Settings) -> Resul
             choices: Vec::new(),
         });
     }
-    cut(&mut jobs, &mut draft);
+    let mig = mig::cut(&mut jobs, &mut draft, order);
     rest::place(&mut jobs, &mut draft);
-    let cost = cost::cost(&draft, workloads, settings.hours);
-    Ok(Plan {
-        pools: pools.to_vec(),
-        nodes: draft.nodes,
-        workloads: draft.workloads.into_values().collect(),
-        shares: settings.shares,
-        cost,
-    })
+    (draft, mig)
+}
+
+/// The orders in which types of machines may be cut: as they are listed, and where pods leave a choice between types that others want
+/// whole, each of these types last.
+fn orders(jobs: &[Job], pools: &[Pool]) -> Vec<Vec<usize>> {
+    let listed: Vec<usize> = (0..pools.len()).collect();
+    let is_mig = |served: &Served| matches!(served, Served::Mig { .. });
+    let choice = |job: &&Job| job.served.iter().filter(|served| is_mig(served)).count() > 1;
+    let chosen: BTreeSet<usize> = jobs
+        .iter()
+        .filter(choice)
+        .flat_map(|job| {
+            job.served.iter().enumerate().filter(|(_, served)| is_mig(served)).map(|(pool, _)| pool)
+        })
+        .collect();
+    let otherwise = |pool: &&usize| {
+        let wants =
+            |job: &Job| !job.pod.gpus.is_empty() && matches!(job.served[**pool], Served::Claims { .. });
+        jobs.iter().any(wants)
+    };
+    let mut orders = vec![listed.clone()];
+    for last in chosen.iter().filter(otherwise).take(MOST_ORDERS) {
+        let others = listed.iter().filter(|pool| *pool != last);
+        let order: Vec<usize> = others.chain([last]).copied().collect();
+        if !orders.contains(&order) {
+            orders.push(order);
+        }
+    }
+    orders
 }
 
 /// Workloads as jobs. Of pods that use one claim together the first holds its devices and the others follow it.
-fn jobs(workloads: &[Workload], pools: &[Pool], shares: u32) -> Vec<Job> {
+fn jobs(workloads: &[Workload], pools: &[Pool], settings: Settings) -> Vec<Job> {
     let mut jobs = Vec::new();
     let used: BTreeSet<&String> = workloads
         .iter()
@@ -211,7 +281,7 @@ fn jobs(workloads: &[Workload], pools: &[Pool], shares: u32) -> Vec<Job> {
             Replicas::EveryNode => (pools.iter().map(|pool| pool.count).sum(), true),
         };
         let mut add = |pods: u32, pod: PodAsk, follows: Option<String>, holds: Vec<String>| {
-            let served = demand(&pod, pools, shares);
+            let served = demand(&pod, pools, settings);
             jobs.push(Job { workload: index, pods, every_node, pod, follows, holds, served });
         };
         let fresh: Vec<String> = claims.iter().filter(|claim| !held.contains(*claim)).cloned().collect();
@@ -249,16 +319,23 @@ impl<'a> Draft<'a> {
                     pool: index,
                     mig: vec![None; gpus],
                     parts: vec![Vec::new(); gpus],
+                    by_claims: false,
                     pods: 0,
                 });
                 draft.left.push(Left {
                     cpu: pool.machine.cpu_milli.unwrap_or(PLENTY.0),
                     memory: pool.machine.memory.map_or(PLENTY.1, |memory| memory.0),
-                    cut: Vec::new(),
+                    cut: 0,
                 });
             }
         }
         draft
+    }
+
+    /// How good the plan is.
+    fn worth(&self) -> Worth {
+        let pods = self.nodes.iter().map(|node| node.pods).sum();
+        (pods, self.nodes.iter().filter(|node| node.pods == 0).count())
     }
 
     /// Notes that pods of a job are on a node.
@@ -280,192 +357,8 @@ impl<'a> Draft<'a> {
 
     /// Notes that pods of a job are nowhere.
     pub(crate) fn wait(&mut self, job: &Job, pods: u32, because: String) {
-        let Some(workload) = self.workloads.get_mut(&job.workload) else { return };
-        match workload.pending.iter_mut().find(|pending| pending.because == because) {
-            Some(pending) => pending.pods += pods,
-            None => workload.pending.push(Pending { pods, because }),
+        if let Some(workload) = self.workloads.get_mut(&job.workload) {
+            workload.wait(pods, because);
         }
     }
-}
-
-/// Pods that are served by MIG: cuts GPUs node by node and takes what was served off the jobs.
-fn cut(jobs: &mut [Job], draft: &mut Draft<'_>) {
-    let pools = draft.pools;
-    for (index, pool) in pools.iter().enumerate() {
-        let Some(table) = &pool.machine.table else { continue };
-        let on_mig = |job: &Job| matches!(job.served.get(index), Some(Served::Mig { .. })) && !job.every_node;
-        if !jobs.iter().any(on_mig) {
-            continue;
-        }
-        let cutter = Cutter::new(table);
-        for node in 0..draft.nodes.len() {
-            if draft.nodes[node].pool != index || !jobs.iter().any(|job| job.pods > 0 && on_mig(job)) {
-                continue;
-            }
-            let mut bench = Bench::new(&cutter, usize::from(pool.machine.gpus), &draft.left[node]);
-            for job in jobs.iter_mut() {
-                bench.bundles(job, index, table, draft, node);
-            }
-            bench.singles(jobs, index, table, draft, node);
-            draft.left[node].cpu = bench.cpu;
-            draft.left[node].memory = bench.memory;
-            // GPUs that are cut stand last, so that whole ones keep the first numbers.
-            bench.gpus.retain(|counts| counts.iter().any(|count| *count > 0));
-            for (place, counts) in bench.gpus.iter().enumerate() {
-                let gpu = usize::from(pool.machine.gpus) - 1 - place;
-                let pairs = counts.iter().zip(table.profiles());
-                draft.nodes[node].mig[gpu] =
-                    Some(pairs.map(|(count, profile)| (profile.name.clone(), u32::from(*count))).collect());
-            }
-            draft.left[node].cut = bench.gpus;
-        }
-    }
-}
-
-/// One node while its GPUs are cut.
-struct Bench<'a> {
-    cutter: &'a Cutter,
-    room: usize,
-    gpus: Vec<Counts>,
-    cpu: u64,
-    memory: u64,
-}
-
-impl<'a> Bench<'a> {
-    fn new(cutter: &'a Cutter, room: usize, left: &Left) -> Self {
-        Bench { cutter, room, gpus: left.cut.clone(), cpu: left.cpu, memory: left.memory }
-    }
-
-    /// How many pods the machine beside its GPUs has room for.
-    fn host_room(&self, pod: &PodAsk) -> u64 {
-        let by = |left: u64, each: u64| left.checked_div(each).unwrap_or(u64::MAX);
-        by(self.cpu, pod.cpu_milli).min(by(self.memory, pod.memory.0))
-    }
-
-    fn take_host(&mut self, pod: &PodAsk, pods: u64) {
-        self.cpu -= pod.cpu_milli * pods;
-        self.memory -= pod.memory.0 * pods;
-    }
-
-    /// Pods of several devices, one after another; those that must be of one GPU are.
-    fn bundles(
-        &mut self,
-        job: &mut Job,
-        pool: usize,
-        table: &carve_gpu_model::ProfileTable,
-        draft: &mut Draft<'_>,
-        node: usize,
-    ) {
-        let Some(Served::Mig { devices, together: 1, choice }) = job.served.get(pool) else { return };
-        let (Some(wanted), choice) = (counts(table, devices), choice.clone()) else { return };
-        let total: u32 = wanted.iter().map(|count| u32::from(*count)).sum();
-        if total < 2 || job.every_node {
-            return;
-        }
-        while job.pods > 0 && self.host_room(&job.pod) > 0 {
-            let parts: Vec<Counts> =
-                if job.pod.same_gpu { vec![wanted.clone()] } else { one_by_one(&wanted) };
-            let mut tried = self.gpus.clone();
-            if !parts.iter().all(|part| self.add(&mut tried, part)) {
-                return;
-            }
-            self.gpus = tried;
-            self.take_host(&job.pod, 1);
-            draft.land(job, node, &choice, 1);
-            job.pods -= 1;
-        }
-    }
-
-    /// Adds devices to the first GPU that holds them, or to a fresh one.
-    fn add(&self, gpus: &mut Vec<Counts>, part: &Counts) -> bool {
-        for gpu in gpus.iter_mut() {
-            let sum: Counts = gpu.iter().zip(part).map(|(one, more)| one.saturating_add(*more)).collect();
-            if self.cutter.holds(&sum) {
-                *gpu = sum;
-                return true;
-            }
-        }
-        let fresh = gpus.len() < self.room && self.cutter.holds(part);
-        if fresh {
-            gpus.push(part.clone());
-        }
-        fresh
-    }
-
-    /// Pods of one device each: GPUs are cut for as many as can be.
-    fn singles(
-        &mut self,
-        jobs: &mut [Job],
-        pool: usize,
-        table: &carve_gpu_model::ProfileTable,
-        draft: &mut Draft<'_>,
-        node: usize,
-    ) {
-        let mut demand = vec![0_u32; table.profiles().len()];
-        let mut ready = Vec::new();
-        for (index, job) in jobs.iter().enumerate().filter(|(_, job)| job.pods > 0 && !job.every_node) {
-            let Some(Served::Mig { devices, together, choice }) = job.served.get(pool) else { continue };
-            let Some(wanted) = counts(table, devices) else { continue };
-            if wanted.iter().map(|count| u32::from(*count)).sum::<u32>() != 1 {
-                continue;
-            }
-            let Some(slot) = wanted.iter().position(|count| *count == 1) else { continue };
-            let pods = u64::from(job.pods).min(self.host_room(&job.pod)) as u32;
-            demand[slot] = demand[slot].saturating_add(pods.div_ceil(*together));
-            ready.push((index, slot, *together, choice.clone()));
-        }
-        let fresh = self.cutter.cut(&demand, self.room - self.gpus.len());
-        let mut made: Vec<u32> =
-            (0..demand.len()).map(|slot| fresh.iter().map(|counts| u32::from(counts[slot])).sum()).collect();
-        let asked = made.clone();
-        for (index, slot, together, choice) in ready {
-            let room = self.host_room(&jobs[index].pod);
-            let pods =
-                jobs[index].pods.min(u32::try_from(room).unwrap_or(u32::MAX)).min(made[slot] * together);
-            if pods == 0 {
-                continue;
-            }
-            made[slot] -= pods.div_ceil(together);
-            self.take_host(&jobs[index].pod.clone(), u64::from(pods));
-            draft.land(&jobs[index], node, &choice, pods);
-            jobs[index].pods -= pods;
-        }
-        self.gpus.extend(fresh);
-        // Devices that nobody took, because the machine ran out of something else, are not made.
-        for (slot, unused) in
-            made.iter().enumerate().filter(|(slot, unused)| **unused > 0 && asked[*slot] > 0)
-        {
-            let mut unused = *unused;
-            for counts in self.gpus.iter_mut().rev() {
-                let less = unused.min(u32::from(counts[slot])) as u8;
-                counts[slot] -= less;
-                unused -= u32::from(less);
-            }
-        }
-    }
-}
-
-fn counts(
-    table: &carve_gpu_model::ProfileTable,
-    devices: &BTreeMap<carve_gpu_model::ProfileName, u32>,
-) -> Option<Counts> {
-    let mut counts = vec![0_u8; table.profiles().len()];
-    for (profile, count) in devices {
-        let (slot, _) = table.by_name(profile).ok()?;
-        counts[usize::from(slot.0)] = u8::try_from(*count).ok()?;
-    }
-    Some(counts)
-}
-
-/// Each device by itself, the largest first.
-fn one_by_one(wanted: &Counts) -> Vec<Counts> {
-    let mut parts = Vec::new();
-    for (slot, count) in wanted.iter().enumerate().rev() {
-        for _ in 0..*count {
-            let mut part = vec![0; wanted.len()];
-            part[slot] = 1;
-            parts.push(part);
-        }
-    }
-    parts
 }

@@ -1,14 +1,14 @@
 //! Pods that take whole GPUs, parts or none: placed by bid prices on what MIG has left.
 
 use crate::demand::Served;
+use crate::one_way;
 use crate::plan::{Draft, Job, Part};
-use carve_gpu_model::Mebibytes;
+use carve_gpu_model::{Geometry, Mebibytes, Mechanism, Mechanisms, ProfileName, Sharing};
 use carve_placement::{
-    Claim, CpuMilli, Fleet, Mechanism, Mechanisms, Misfit, Models, NodeIndex, NodeShape, Placer, Policy,
-    Spot, Workload,
+    Claim, CpuMilli, Fleet, Misfit, Models, NodeIndex, NodeShape, Placer, Policy, Spot, Workload,
 };
-use carve_planner::{Choice, Sharing, Way};
-use std::collections::BTreeMap;
+use carve_planner::{Choice, Way};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The claims of a pod on the machines of one product.
 struct Variant {
@@ -55,7 +55,7 @@ pub(crate) fn place(jobs: &mut [Job], draft: &mut Draft<'_>) {
             job.pods -= 1;
         }
     }
-    one_way_of_sharing(draft);
+    one_way::settle(jobs, draft);
 }
 
 fn fleet(draft: &Draft<'_>) -> Fleet {
@@ -63,9 +63,9 @@ fn fleet(draft: &Draft<'_>) -> Fleet {
     for (node, left) in draft.nodes.iter().zip(&draft.left) {
         let machine = &draft.pools[node.pool].machine;
         let Some(model) = fleet.model(machine.product.key) else { continue };
-        let gpus = machine.gpus.saturating_sub(left.cut.len() as u8);
+        let gpus = machine.gpus.saturating_sub(left.cut);
         // NVIDIA's plugin serves no MPS beside MIG devices that are offered by profile.
-        let beside_mig = Mechanisms::NONE.with(Mechanism::Exclusive).with(Mechanism::TimeSlicing);
+        let beside_mig = Mechanisms::ANY.without(Mechanism::Mps);
         let shape = NodeShape {
             model,
             gpus,
@@ -73,7 +73,7 @@ fn fleet(draft: &Draft<'_>) -> Fleet {
             cpu: CpuMilli(left.cpu),
             memory: Mebibytes(left.memory),
             pods: u32::MAX,
-            mechanisms: if left.cut.is_empty() { Mechanisms::ANY } else { beside_mig },
+            mechanisms: if left.cut == 0 { Mechanisms::ANY } else { beside_mig },
             numa: machine.numa.iter().take(usize::from(gpus)).copied().collect(),
             islands: machine.islands.iter().take(usize::from(gpus)).copied().collect(),
         };
@@ -201,43 +201,7 @@ fn settle(job: &Job, variant: &Variant, spots: &[(Claim, Spot)], draft: &mut Dra
 }
 
 fn way(claim: &Claim) -> Way {
-    match claim.mechanisms.iter().next() {
-        Some(Mechanism::Mps) => Way::Shared(Sharing::Mps),
-        Some(Mechanism::Limiter) => Way::Shared(Sharing::Limiter),
-        Some(Mechanism::TimeSlicing) => Way::Shared(Sharing::TimeSlicing),
-        _ => Way::Exclusive,
-    }
-}
-
-/// A node shares its GPUs in one way: beside parts with a size, shares without one are served by MPS too.
-fn one_way_of_sharing(draft: &mut Draft<'_>) {
-    let (mps, turns) = (Way::Shared(Sharing::Mps), Way::Shared(Sharing::TimeSlicing));
-    for (index, node) in draft.nodes.iter_mut().enumerate() {
-        let has = |way: &Way| node.parts.iter().flatten().any(|part| part.way == *way);
-        if !(has(&mps) && has(&turns)) {
-            continue;
-        }
-        for part in node.parts.iter_mut().flatten().filter(|part| part.way == turns) {
-            part.way = mps.clone();
-        }
-        for workload in draft.workloads.values_mut() {
-            let landings = workload.landings.iter_mut();
-            let mut changed = false;
-            for landing in landings.filter(|one| one.node == index && one.way.as_ref() == Some(&turns)) {
-                landing.way = Some(mps.clone());
-                changed = true;
-            }
-            if changed && !workload.choices.iter().any(|choice| choice.way == mps) {
-                workload.choices.push(Choice {
-                    way: mps.clone(),
-                    because:
-                        "its node serves parts with a size by MPS, and a node shares its GPUs in one way"
-                            .to_owned(),
-                    refused: Vec::new(),
-                });
-            }
-        }
-    }
+    claim.mechanisms.iter().next().and_then(Sharing::of).map_or(Way::Exclusive, Way::Shared)
 }
 
 /// Why a pod has no place, in words.
@@ -282,11 +246,26 @@ fn why(job: &Job, variants: &[Variant], fleet: &Fleet, draft: &Draft<'_>) -> Str
     if reasons.is_empty() { "no node has room for it".to_owned() } else { reasons.join("; ") }
 }
 
-fn no_device(
-    pool: &crate::Pool,
-    devices: &BTreeMap<carve_gpu_model::ProfileName, u32>,
-    draft: &Draft<'_>,
-) -> String {
+/// Whether a GPU that is cut would hold more devices.
+fn fits_beside(pool: &crate::Pool, held: &Geometry, devices: &BTreeMap<ProfileName, u32>) -> bool {
+    let Some(table) = &pool.machine.table else { return false };
+    let mut all = held.clone();
+    for (profile, count) in devices {
+        // A division of a device is held by the device.
+        let Ok((_, known)) = table.by_name(profile) else { return false };
+        all.add(known.name.clone(), *count);
+    }
+    let mut legal = false;
+    if let Ok(counts) = all.counts(table) {
+        table.visit_arrangements(&[], &counts, |_| {
+            legal = true;
+            false
+        });
+    }
+    legal
+}
+
+fn no_device(pool: &crate::Pool, devices: &BTreeMap<ProfileName, u32>, draft: &Draft<'_>) -> String {
     let nodes = || draft.nodes.iter().filter(|node| draft.pools[node.pool].machine.name == pool.machine.name);
     let gpus = nodes().map(|node| node.mig.len()).sum::<usize>();
     let cut = nodes().flat_map(|node| &node.mig).flatten().count();
@@ -300,7 +279,14 @@ fn no_device(
         Some(most) => format!(" (at most {most} fit on one)"),
         None => String::new(),
     };
-    if cut == gpus {
+    // Many GPUs are cut alike; each sort is tried once.
+    let sorts: BTreeSet<&Geometry> = nodes().flat_map(|node| &node.mig).flatten().collect();
+    if sorts.into_iter().any(|held| fits_beside(pool, held, devices)) {
+        format!(
+            "{} has room for {wanted}{full}, but too little CPU or memory left on the same machine",
+            pool.machine.name
+        )
+    } else if cut == gpus {
         format!("all {gpus} GPUs of {} are cut, and none has room for {wanted}{full}", pool.machine.name)
     } else {
         format!(

@@ -4,9 +4,9 @@ use carve_economics::Hours;
 use carve_fleet_plan::{Plan, PlanFile, Settings, files, plan, pools};
 use carve_formats::workloads::{Source, Workload, read};
 use carve_formats::{DevicePluginConfig, MigPartedConfig, Severity};
-use carve_gpu_model::Product;
-use carve_planner::Way;
-use proptest::prelude::{ProptestConfig, Strategy, any, prop, prop_assert, prop_assert_eq, proptest};
+use carve_gpu_model::{Mechanism, Mechanisms, Product};
+use carve_planner::{Way, check_plan};
+use proptest::prelude::{ProptestConfig, Strategy, prop, prop_assert, prop_assert_eq, proptest};
 
 fn workloads(text: &str) -> Vec<Workload> {
     let read = read(&[Source { name: "test", text }]);
@@ -59,6 +59,40 @@ fn check(plan: &Plan, workloads: &[Workload]) {
             }
         }
     }
+    let cut = &plan.mig;
+    assert_eq!(check_plan(&cut.gpus, &cut.demand, &cut.plan), Ok(()));
+    let told: Vec<String> = cut
+        .plan
+        .gpus
+        .iter()
+        .filter(|(_, gpu)| !gpu.geometry.is_empty())
+        .map(|(at, gpu)| format!("{at} {}", gpu.geometry))
+        .collect();
+    let mut shown: Vec<String> = plan
+        .nodes
+        .iter()
+        .flat_map(|node| node.mig.iter().enumerate().map(move |(gpu, cut)| (node, gpu, cut)))
+        .filter_map(|(node, gpu, cut)| Some(format!("{} GPU {gpu} {}", node.name, cut.as_ref()?)))
+        .collect();
+    shown.sort();
+    let mut sorted = told;
+    sorted.sort();
+    assert_eq!(sorted, shown, "the plan that is checked is the plan that is shown");
+    assert!(cut.made() <= cut.at_most() && cut.at_most() <= cut.asked());
+    // Every device that a pod has been given is of a product that the pod's own words allow.
+    for planned in &plan.workloads {
+        let models = workloads[planned.workload].pod.gpus.iter().map(|ask| &ask.models);
+        for (wanted, unwanted) in models.map(|models| (&models.wanted, &models.unwanted)) {
+            for landing in &planned.landings {
+                let name = plan.pools[plan.nodes[landing.node].pool].machine.product.name();
+                let has = |part: &String| name.contains(part.as_str());
+                assert!(wanted.is_empty() || wanted.iter().any(has), "{name} for {wanted:?}");
+                assert!(!unwanted.iter().any(has), "{name} against {unwanted:?}");
+            }
+        }
+    }
+    let least = cut.gpus_at_least.unwrap_or(0);
+    assert!(least <= cut.gpus_cut(), "{least} of {}", cut.gpus_cut());
     let on_nodes: u32 = plan.nodes.iter().map(|node| node.pods).sum();
     let landed: u32 = plan.workloads.iter().flat_map(|one| &one.landings).map(|landing| landing.pods).sum();
     assert_eq!(on_nodes, landed);
@@ -88,8 +122,20 @@ fn check(plan: &Plan, workloads: &[Workload]) {
     {
         assert_eq!(made, used);
     }
-    for file in files(plan, workloads) {
-        accepted(&file);
+    match files(plan, workloads) {
+        Ok(files) => files.iter().for_each(|file| fits_all(file, plan, workloads)),
+        Err(mixed) => assert!(mixed.ways.len() > 1, "{mixed}"),
+    }
+}
+
+/// A workload has one claim at most, because all its pods are made from one template; and our own readers take every file.
+fn fits_all(file: &PlanFile, plan: &Plan, workloads: &[Workload]) {
+    accepted(file);
+    if file.name == "resource-claims.yaml" {
+        for planned in &plan.workloads {
+            let name = format!("  name: {}-gpu", workloads[planned.workload].name);
+            assert!(file.text.matches(&name).count() <= 1, "{}", file.text);
+        }
     }
 }
 
@@ -200,7 +246,7 @@ fn daemons_are_on_every_node_and_shares_of_mig_devices_are_layered() {
     assert_eq!((placed(&plan, 0), placed(&plan, 1)), (3, 9));
     let made: u64 = plan.nodes[0].mig.iter().flatten().map(carve_gpu_model::Geometry::instances).sum();
     assert_eq!(made, 3, "nine pods, four on a device");
-    let written = files(&plan, &workloads);
+    let written = files(&plan, &workloads).expect("one way for each workload");
     let config = written.iter().find(|file| file.name.starts_with("device-plugin")).expect("a config");
     assert!(
         config.text.contains("nvidia.com/mig-1g.5gb") && config.text.contains("replicas: 4"),
@@ -216,7 +262,7 @@ fn parts_of_different_sizes_are_asked_for_by_claims() {
             .concat();
     let (plan, workloads) = planned(&text, "g5.2xlarge=1");
     assert_eq!((placed(&plan, 0), placed(&plan, 1)), (1, 2));
-    let written = files(&plan, &workloads);
+    let written = files(&plan, &workloads).expect("one way for each workload");
     let claims = written.iter().find(|file| file.name == "resource-claims.yaml").expect("claims");
     assert!(
         claims.text.contains("memory: 11514Mi") && claims.text.contains("memory: 5757Mi"),
@@ -224,6 +270,95 @@ fn parts_of_different_sizes_are_asked_for_by_claims() {
         claims.text
     );
     assert!(!written.iter().any(|file| file.name.starts_with("device-plugin")));
+}
+
+/// MPS has 48 clients; however little each asks for, no more are promised a GPU.
+#[test]
+fn mps_is_not_promised_to_more_clients_than_it_has() {
+    for limits in ["nvidia.com/gpumem: 1", "nvidia.com/gpumem: 100, nvidia.com/gpucores: 1"] {
+        let (plan, workloads) = planned(&deployment("d", 60, "", limits), "t4:1=1");
+        assert_eq!(placed(&plan, 0), 47, "parts of 2.1 %, the smallest of which at most 48 fit");
+        let written = files(&plan, &workloads).expect("one way");
+        let config = written.iter().find(|file| file.name.starts_with("device-plugin")).expect("a config");
+        assert!(config.text.contains("replicas: 47"), "{}", config.text);
+    }
+    for shares in [42, 46, 48] {
+        let workloads =
+            workloads(&deployment("d", 60, "carve.dev/isolation: performance", "nvidia.com/gpu.shared: 1"));
+        let settings = Settings { shares, ..Settings::default() };
+        let plan = plan(&workloads, &pools("t4:1=1").expect("machines"), settings).expect("a plan");
+        assert_eq!(placed(&plan, 0), shares, "as many as were asked for");
+        let written = files(&plan, &workloads).expect("one way");
+        let config = written.iter().find(|file| file.name.starts_with("device-plugin")).expect("a config");
+        assert!(config.text.contains(&format!("replicas: {shares}")), "{}", config.text);
+    }
+}
+
+/// What a cluster has is an option of the plan; what would need the limiter says so where there is none.
+#[test]
+fn the_limiter_serves_where_the_cluster_has_one() {
+    let text = deployment("d", 2, "carve.dev/isolation: fault", "nvidia.com/gpumem: 4000");
+    let workloads = workloads(&text);
+    let machines = pools("t4:1=2").expect("machines");
+    let on = |mechanisms| {
+        plan(&workloads, &machines, Settings { mechanisms, ..Settings::default() }).expect("a plan")
+    };
+    let without = on(Settings::default().mechanisms);
+    assert!(!Settings::default().mechanisms.contains(Mechanism::Limiter), "carve has none of its own");
+    assert_eq!(without.nodes.iter().filter(|node| node.pods > 0).count(), 2, "a whole GPU each");
+    let why = &without.workloads[0].choices[0].because;
+    assert!(why.contains("the cluster has no limiter"), "{why}");
+    let with = on(Mechanisms::ANY);
+    check(&with, &workloads);
+    assert_eq!(with.nodes[0].pods, 2);
+    assert_eq!(with.workloads[0].choices[0].way.to_string(), "limiter");
+}
+
+/// All pods of a workload are made from one template, so it asks in one way wherever they land.
+#[test]
+fn a_workload_that_needs_claims_on_one_node_uses_them_on_all() {
+    let text = [
+        deployment("turns", 6, "", "nvidia.com/gpu.shared: 1"),
+        deployment("sized", 1, "", "nvidia.com/gpumem-percentage: 30, nvidia.com/gpucores: 30"),
+    ]
+    .concat();
+    let (plan, workloads) = planned(&text, "g5.2xlarge=2");
+    assert_eq!((placed(&plan, 0), placed(&plan, 1)), (6, 1));
+    assert!(plan.nodes.iter().all(|node| node.by_claims), "the shares are on both nodes, the part on one");
+    let ways: Vec<String> =
+        plan.workloads[0].landings.iter().filter_map(|one| Some(one.way.as_ref()?.to_string())).collect();
+    assert_eq!(ways, ["MPS", "MPS"]);
+    let written = files(&plan, &workloads).expect("one way");
+    assert!(!written.iter().any(|file| file.name.starts_with("device-plugin")));
+    let claims = written.iter().find(|file| file.name == "resource-claims.yaml").expect("claims");
+    assert_eq!(claims.text.matches("kind: ResourceClaimTemplate").count(), 2, "{}", claims.text);
+}
+
+#[test]
+fn pods_that_crashes_must_not_reach_are_not_turned_into_mps() {
+    let text = [
+        deployment("sized", 1, "", "nvidia.com/gpumem-percentage: 30, nvidia.com/gpucores: 30"),
+        deployment("apart", 1, "carve.dev/isolation: fault", "nvidia.com/gpu.shared: 1"),
+    ]
+    .concat();
+    let (plan, _) = planned(&text, "g5.2xlarge=1");
+    assert_eq!((placed(&plan, 0), placed(&plan, 1)), (1, 0));
+    assert!(pending(&plan, 1).1.contains("clients end together"), "{:?}", pending(&plan, 1));
+}
+
+#[test]
+fn what_one_template_can_not_ask_for_is_not_written() {
+    let text = deployment("d", 9, "carve.dev/isolation: tenant", "nvidia.com/gpumem: 4000");
+    let (plan, workloads) = planned(&text, "a100-40gb:1=1,t4:1=2");
+    assert_eq!(placed(&plan, 0), 9);
+    let refused = files(&plan, &workloads).unwrap_err();
+    assert_eq!(refused.ways, ["7 by MIG 1g.5gb", "2 by exclusive"].map(str::to_owned));
+    assert!(refused.to_string().contains("nodeSelector"), "{refused}");
+    // Two products that serve it by MIG, each by a profile of its own, are one request.
+    let (plan, workloads) = planned(&text, "a100-40gb:1=1,h100-sxm-80gb:1=1");
+    let written = files(&plan, &workloads).expect("one way");
+    let claims = written.iter().find(|file| file.name == "resource-claims.yaml").expect("claims");
+    assert!(claims.text.contains("profile in ['1g.10gb', '1g.5gb']"), "{}", claims.text);
 }
 
 #[test]
@@ -236,7 +371,7 @@ fn absurd_numbers_are_refused() {
     assert!(plan(&few, &machines, settings).is_err());
 }
 
-fn random_deployment() -> impl Strategy<Value = (u32, String)> {
+fn random_deployment() -> impl Strategy<Value = (u32, String, String)> {
     let limits = prop::sample::select(vec![
         "nvidia.com/gpu: 1",
         "nvidia.com/gpu: 3, cpu: 3",
@@ -248,22 +383,42 @@ fn random_deployment() -> impl Strategy<Value = (u32, String)> {
         "nvidia.com/mig-1g.5gb: 1, cpu: 2",
         "nvidia.com/mig-2g.10gb: 2",
         "nvidia.com/mig-3g.20gb: 1",
+        "nvidia.com/mig-1g.5gb: 3, cpu: 20",
+        "nvidia.com/mig-4g.20gb: 1, memory: 300Gi",
+        "nvidia.com/mig-1g.10gb: 1",
+        "nvidia.com/mig-7g.80gb: 1",
+        "nvidia.com/mig-1g.5gb.shared: 1, cpu: 7",
         "cpu: 5",
     ]);
-    (1_u32..12, limits.prop_map(str::to_owned))
+    let annotations = prop::sample::select(vec![
+        "",
+        "",
+        "",
+        "carve.dev/isolation: tenant",
+        "nvidia.com/use-gputype: A100",
+        "nvidia.com/nouse-gputype: H100",
+    ]);
+    (1_u32..12, limits.prop_map(str::to_owned), annotations.prop_map(str::to_owned))
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 160, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_plan_is_sound(asked in prop::collection::vec(random_deployment(), 1..6), a100 in any::<bool>()) {
+    fn every_plan_is_sound(asked in prop::collection::vec(random_deployment(), 1..6), which in 0..6_usize) {
         let text: String =
-            asked.iter().enumerate().map(|(index, (pods, limits))| deployment(&format!("d{index}"), *pods, "", limits)).collect();
-        let nodes = if a100 { "p4d.24xlarge=1,g5.2xlarge=3" } else { "g5.12xlarge=1,g4dn.2xlarge=2" };
+            asked.iter().enumerate().map(|(index, (pods, limits, notes))| deployment(&format!("d{index}"), *pods, notes, limits)).collect();
+        let nodes = [
+            "p4d.24xlarge=1,g5.2xlarge=3",
+            "g5.12xlarge=1,g4dn.2xlarge=2",
+            "a100-40gb:1=3",
+            "h100-sxm-80gb:2=1,a100-40gb:2=1",
+            "p4d.24xlarge=1,p5.48xlarge=1",
+            "a100-40gb:3=2,a100-80gb:1=1,t4:1=1",
+        ][which];
         let (plan, workloads) = planned(&text, nodes);
         prop_assert_eq!(plan.workloads.len(), workloads.len());
-        for (index, (pods, _)) in asked.iter().enumerate() {
+        for (index, (pods, ..)) in asked.iter().enumerate() {
             let (waiting, why) = pending(&plan, index);
             prop_assert_eq!(placed(&plan, index) + waiting, *pods);
             prop_assert!(waiting == 0 || !why.is_empty());

@@ -1,7 +1,7 @@
 //! Every dialect, every kind of object, and every example of the other systems, read in place.
 
 use carve_formats::workloads::{
-    Dialect, GpuAsk, Hint, Isolation, Manifests, MemoryAsk, Replicas, Source, Thousandths, read,
+    Dialect, GpuAsk, Isolation, Manifests, Mechanism, MemoryAsk, Replicas, Source, Thousandths, read,
 };
 use carve_gpu_model::Mebibytes;
 use std::fmt::Write as _;
@@ -148,7 +148,7 @@ fn annotations_ask_and_wish() {
         ("A100+V100".into(), "1080".into())
     );
     assert_eq!(wishes.uuids.wanted.len(), 1);
-    assert_eq!((wishes.hint, wishes.isolation), (Some(Hint::Mig), Isolation::Tenant));
+    assert_eq!((wishes.hint, wishes.isolation), (Some(Mechanism::Mig), Isolation::Tenant));
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod fact;
 mod geometry;
 mod ids;
 mod legality;
+mod mechanism;
 mod placement;
 pub mod products;
 mod profile;
@@ -29,6 +30,7 @@ pub use ids::{
     PciAddressParseError, PciId, PciIdParseError,
 };
 pub use legality::Illegal;
+pub use mechanism::{Isolation, Mechanism, Mechanisms, Sharing};
 pub use placement::{Placement, SlotMask};
 pub use products::{Architecture, ModeSwitch, Product};
 pub use profile::{Engine, Engines, GpuProfile, ProfileId, ProfileIndex};

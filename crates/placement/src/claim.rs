@@ -1,6 +1,6 @@
 //! What a workload asks for, whatever dialect it was written in.
 
-use carve_gpu_model::Mebibytes;
+use carve_gpu_model::{Mebibytes, Mechanisms};
 use std::fmt;
 
 /// Thousandths of a GPU's compute.
@@ -55,82 +55,6 @@ impl Models {
     /// Whether the set says anything.
     pub fn is_any(self) -> bool {
         self == Models::ANY
-    }
-}
-
-/// A way of dividing a GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mechanism {
-    /// The whole GPU for one container.
-    Exclusive,
-    /// Containers take turns.
-    TimeSlicing,
-    /// Containers run at once, under limits of CUDA's multi-process service.
-    Mps,
-    /// A part of the hardware.
-    Mig,
-    /// A library in the container holds it to its share.
-    Limiter,
-}
-
-impl Mechanism {
-    /// All of them, from the strictest to the loosest.
-    pub const ALL: [Mechanism; 5] =
-        [Mechanism::Exclusive, Mechanism::Mig, Mechanism::Mps, Mechanism::Limiter, Mechanism::TimeSlicing];
-
-    /// As it is written in output and configuration.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Mechanism::Exclusive => "exclusive",
-            Mechanism::TimeSlicing => "time-slicing",
-            Mechanism::Mps => "MPS",
-            Mechanism::Mig => "MIG",
-            Mechanism::Limiter => "limiter",
-        }
-    }
-}
-
-impl fmt::Display for Mechanism {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// A set of mechanisms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Mechanisms(u8);
-
-impl Mechanisms {
-    /// Every mechanism.
-    pub const ANY: Mechanisms = Mechanisms(u8::MAX);
-    /// None.
-    pub const NONE: Mechanisms = Mechanisms(0);
-
-    /// The set with one more.
-    #[must_use]
-    pub const fn with(self, mechanism: Mechanism) -> Self {
-        Mechanisms(self.0 | 1 << mechanism as u8)
-    }
-
-    /// What both sets hold.
-    #[must_use]
-    pub const fn and(self, other: Mechanisms) -> Self {
-        Mechanisms(self.0 & other.0)
-    }
-
-    /// Whether there is none.
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Whether one is in the set.
-    pub const fn contains(self, mechanism: Mechanism) -> bool {
-        self.0 >> mechanism as u8 & 1 == 1
-    }
-
-    /// Those in the set, from the strictest to the loosest.
-    pub fn iter(self) -> impl Iterator<Item = Mechanism> {
-        Mechanism::ALL.into_iter().filter(move |one| self.contains(*one))
     }
 }
 

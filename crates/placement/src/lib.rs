@@ -18,7 +18,8 @@ pub mod preferred;
 mod tournament;
 mod workload;
 
-pub use claim::{Claim, CpuMilli, GpuMilli, Mechanism, Mechanisms, ModelId, Models, Together, WHOLE};
+pub use carve_gpu_model::{Mechanism, Mechanisms};
+pub use claim::{Claim, CpuMilli, GpuMilli, ModelId, Models, Together, WHOLE};
 pub use dice::Dice;
 pub use explain::{Candidate, Explanation, Refused, explain};
 pub use fleet::{Class, ClassIndex, Fleet, FleetError, NodeIndex, Spot};

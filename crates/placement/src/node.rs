@@ -1,7 +1,7 @@
 //! A node of the fleet: what it has, and what is left of it.
 
-use crate::claim::{Claim, CpuMilli, GpuMilli, Mechanisms, ModelId, Together, WHOLE};
-use carve_gpu_model::Mebibytes;
+use crate::claim::{Claim, CpuMilli, GpuMilli, ModelId, Together, WHOLE};
+use carve_gpu_model::{Mebibytes, Mechanisms};
 
 /// Most GPUs of one node.
 pub const MOST_GPUS: usize = 16;

@@ -17,12 +17,11 @@ mod wanted;
 pub use checker::{Flaw, verify};
 pub use feasibility::{Infeasible, InfeasibleReason, feasible};
 pub use fleet::{
-    ClaimName, Demand, Effort, FleetGpu, Generation, GpuAt, GpuPlan, HostName, MigMode, PendingClaim, Plan,
-    PlanError, Quality, RunningClaim, Served, Substitution, WaitsFor, Wants, plan, room,
+    Ceiling, ClaimName, Demand, Effort, FleetGpu, Generation, GpuAt, GpuPlan, HostName, MigMode,
+    PendingClaim, Plan, PlanError, PoolName, Quality, RunningClaim, Served, Substitution, WaitsFor, Wants,
+    plan, room,
 };
-pub use mechanism::{
-    Choice, Hardware, Isolation, Named, Needs, NoMechanism, Refused, Sharing, Size, Way, choose,
-};
+pub use mechanism::{Choice, Hardware, Needs, NoMechanism, Refused, Size, Way, choose};
 pub use plan_checker::{PlanFlaw, check_plan};
 pub use recut::{Created, Kept, PresentCompute, PresentInstance, Recut, RecutError, keep_as, recut};
 pub use wanted::{WantedError, WantedInstance, wanted};

@@ -11,24 +11,12 @@
 //! 5. isolation from faults by MIG, else by the limiter, else by time-slicing for a share without a size, else by a whole GPU;
 //! 6. a part with a size by MPS, else the limiter, else a whole GPU: time-slicing keeps no size;
 //! 7. a share without a size by MPS if others' load must not reach it, else by time-slicing.
+//!
+//! A mechanism that the node does not offer is passed over, and where that decides, the reason says so.
 
-use carve_gpu_model::{Mebibytes, ProfileName, ProfileTable};
+use carve_gpu_model::{Isolation, Mebibytes, Mechanism, Mechanisms, ProfileName, ProfileTable, Sharing};
 use std::fmt;
 use thiserror::Error;
-
-/// What must not reach a claim from its neighbours on the GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Isolation {
-    /// Nothing was said: neighbours are trusted.
-    #[default]
-    None,
-    /// Their load.
-    Performance,
-    /// Their crashes.
-    Fault,
-    /// Anything: they belong to somebody else.
-    Tenant,
-}
 
 /// How much a claim wants of each GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,26 +40,6 @@ pub enum Size {
     AnyProfile,
 }
 
-/// A mechanism for a part of a GPU or MIG device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Sharing {
-    /// Containers run at once under limits of CUDA's multi-process service.
-    Mps,
-    /// A library in the container holds it to its share.
-    Limiter,
-    /// Containers take turns.
-    TimeSlicing,
-}
-
-/// A mechanism that a claim names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Named {
-    /// MIG.
-    Mig,
-    /// One for parts.
-    Sharing(Sharing),
-}
-
 /// What a claim needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Needs {
@@ -80,7 +48,7 @@ pub struct Needs {
     /// From what it is to be kept apart.
     pub isolation: Isolation,
     /// The mechanism it names.
-    pub named: Option<Named>,
+    pub named: Option<Mechanism>,
 }
 
 /// What a GPU and its node can do.
@@ -94,8 +62,8 @@ pub struct Hardware<'a> {
     pub compute_capability: (u8, u8),
     /// What MIG can cut it into, if it has MIG.
     pub table: Option<&'a ProfileTable>,
-    /// Whether the node has a limiter.
-    pub limiter: bool,
+    /// The mechanisms that its node offers. A whole GPU is always to be had.
+    pub mechanisms: Mechanisms,
 }
 
 /// How a claim is served.
@@ -141,17 +109,6 @@ pub struct NoMechanism {
     pub because: String,
 }
 
-impl Sharing {
-    /// As it is written in output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Sharing::Mps => "MPS",
-            Sharing::Limiter => "limiter",
-            Sharing::TimeSlicing => "time-slicing",
-        }
-    }
-}
-
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -167,7 +124,10 @@ const MPS_FAULTS: &str = "a fault of one MPS client ends all clients of its GPU"
 const NO_LIMITS: &str = "time-slicing limits neither memory nor compute";
 const FIXED_SIZES: &str = "MIG devices come in fixed sizes and take a GPU out of other use";
 const NO_MIG: &str = "this GPU has no MIG";
-const NO_LIMITER: &str = "this node has no limiter";
+const NO_LIMITER: &str = "the cluster has no limiter";
+const MIG_OFF: &str = "the cluster does not offer MIG";
+const MPS_OFF: &str = "the cluster does not offer MPS";
+const TURNS_OFF: &str = "the cluster does not offer time-slicing";
 const ONE_OWNER: &str = "a whole GPU for a part of one is the dearest way";
 
 /// Chooses a mechanism on a GPU.
@@ -206,8 +166,18 @@ impl Chooser<'_> {
         NoMechanism { gpu: self.gpu.name.to_owned(), because: because.into() }
     }
 
-    fn known(&self, profile: &ProfileName) -> Result<ProfileName, NoMechanism> {
+    fn offers(&self, mechanism: Mechanism) -> bool {
+        self.gpu.mechanisms.contains(mechanism)
+    }
+
+    /// What MIG can cut the GPU into.
+    fn table(&self) -> Result<&ProfileTable, NoMechanism> {
         let table = self.gpu.table.ok_or_else(|| self.none(NO_MIG))?;
+        if self.offers(Mechanism::Mig) { Ok(table) } else { Err(self.none(MIG_OFF)) }
+    }
+
+    fn known(&self, profile: &ProfileName) -> Result<ProfileName, NoMechanism> {
+        let table = self.table()?;
         match table.by_name(profile) {
             Ok(_) => Ok(profile.clone()),
             Err(unknown) => Err(self.none(match unknown.nearest {
@@ -219,7 +189,7 @@ impl Chooser<'_> {
 
     /// The smallest profile that holds so much. Those with extra engines are for who names them.
     fn smallest(&self, memory: Option<Mebibytes>, compute: Option<u16>) -> Result<ProfileName, NoMechanism> {
-        let table = self.gpu.table.ok_or_else(|| self.none(NO_MIG))?;
+        let table = self.table()?;
         let holds = |profile: &&carve_gpu_model::GpuProfile| {
             let known = profile.memory.map(|fact| fact.value);
             let enough = memory.is_none_or(|asked| known.is_some_and(|known| known >= asked));
@@ -242,6 +212,9 @@ impl Chooser<'_> {
     }
 
     fn mps(&self) -> Result<Way, NoMechanism> {
+        if !self.offers(Mechanism::Mps) {
+            return Err(self.none(MPS_OFF));
+        }
         if self.gpu.compute_capability < (7, 0) {
             return Err(self.none("MPS can not limit clients before the Volta generation"));
         }
@@ -249,7 +222,13 @@ impl Chooser<'_> {
     }
 
     fn limiter(&self) -> Result<Way, NoMechanism> {
-        if self.gpu.limiter { Ok(Way::Shared(Sharing::Limiter)) } else { Err(self.none(NO_LIMITER)) }
+        let offered = self.offers(Mechanism::Limiter);
+        if offered { Ok(Way::Shared(Sharing::Limiter)) } else { Err(self.none(NO_LIMITER)) }
+    }
+
+    fn turns(&self) -> Result<Way, NoMechanism> {
+        let offered = self.offers(Mechanism::TimeSlicing);
+        if offered { Ok(Way::Shared(Sharing::TimeSlicing)) } else { Err(self.none(TURNS_OFF)) }
     }
 
     fn is_sized(&self) -> bool {
@@ -271,10 +250,15 @@ impl Chooser<'_> {
         if let Some(named) = self.needs.named {
             return self.named(named);
         }
+        self.unnamed()
+    }
+
+    /// A part for which no mechanism is named.
+    fn unnamed(&self) -> Result<Choice, NoMechanism> {
         match self.needs.isolation {
             Isolation::Tenant => self.apart("it must be kept apart from other tenants"),
             Isolation::Fault => self.fault(),
-            Isolation::Performance | Isolation::None if self.is_sized() => self.sized(),
+            Isolation::Performance | Isolation::Unstated if self.is_sized() => self.sized(),
             Isolation::Performance => match self.mps() {
                 Ok(way) => self.take(
                     way,
@@ -283,11 +267,21 @@ impl Chooser<'_> {
                 ),
                 Err(_) => self.apart("others' load must not reach it"),
             },
-            Isolation::None => self.take(
-                Way::Shared(Sharing::TimeSlicing),
-                "it asks for a share without a size, and taking turns is the simplest way to give one",
-                &[("MPS", MPS_FAULTS), ("MIG", FIXED_SIZES), ("exclusive", ONE_OWNER)],
-            ),
+            Isolation::Unstated => match self.turns() {
+                Ok(way) => self.take(
+                    way,
+                    "it asks for a share without a size, and taking turns is the simplest way to give one",
+                    &[("MPS", MPS_FAULTS), ("MIG", FIXED_SIZES), ("exclusive", ONE_OWNER)],
+                ),
+                Err(none) => {
+                    let way = self.mps().or_else(|_| self.limiter()).unwrap_or(Way::Exclusive);
+                    self.take(
+                        way,
+                        "it asks for a share without a size, and time-slicing is not offered",
+                        &[("time-slicing", &none.because)],
+                    )
+                }
+            },
         }
     }
 
@@ -314,70 +308,89 @@ impl Chooser<'_> {
 
     fn fault(&self) -> Result<Choice, NoMechanism> {
         let why = "others' crashes must not reach it";
-        if self.mig().is_ok() {
-            return self.apart(why);
-        }
-        match self.limiter() {
-            Ok(way) => self.take(
+        let Err(mig) = self.mig() else { return self.apart(why) };
+        let mig = ("MIG", mig.because.as_str());
+        if let Ok(way) = self.limiter() {
+            return self.take(
                 way,
                 &format!("{why}; under the limiter every container keeps a context of its own"),
-                &[("MIG", NO_MIG), ("MPS", MPS_FAULTS), ("time-slicing", NO_LIMITS)],
-            ),
-            Err(_) if !self.is_sized() => self.take(
-                Way::Shared(Sharing::TimeSlicing),
+                &[mig, ("MPS", MPS_FAULTS), ("time-slicing", NO_LIMITS)],
+            );
+        }
+        let limiter = ("limiter", NO_LIMITER);
+        match self.turns() {
+            Ok(way) if !self.is_sized() => self.take(
+                way,
                 &format!("{why}; containers that take turns have contexts of their own"),
-                &[("MIG", NO_MIG), ("MPS", MPS_FAULTS), ("limiter", NO_LIMITER)],
+                &[mig, ("MPS", MPS_FAULTS), limiter],
             ),
-            Err(_) => self.apart(why),
+            turns => {
+                let turns = turns.err().map_or(NO_LIMITS.to_owned(), |none| none.because);
+                self.take(
+                    Way::Exclusive,
+                    &format!(
+                        "{why}, and a part would need MIG or the limiter, but {} and {NO_LIMITER}",
+                        mig.1
+                    ),
+                    &[mig, ("MPS", MPS_FAULTS), limiter, ("time-slicing", &turns)],
+                )
+            }
         }
     }
 
     fn sized(&self) -> Result<Choice, NoMechanism> {
-        if let Ok(way) = self.mps() {
-            return self.take(
-                way,
-                "it asks for a size, and the driver enforces MPS limits of any size",
-                &[("MIG", FIXED_SIZES), ("time-slicing", NO_LIMITS), ("exclusive", ONE_OWNER)],
-            );
-        }
-        let old = "MPS can not limit clients before the Volta generation";
+        let no_mps = match self.mps() {
+            Ok(way) => {
+                return self.take(
+                    way,
+                    "it asks for a size, and the driver enforces MPS limits of any size",
+                    &[("MIG", FIXED_SIZES), ("time-slicing", NO_LIMITS), ("exclusive", ONE_OWNER)],
+                );
+            }
+            Err(none) => none.because,
+        };
+        let mig = if self.table().is_ok() { FIXED_SIZES } else { NO_MIG };
         match self.limiter() {
             Ok(way) => self.take(
                 way,
                 "it asks for a size, and the limiter enforces one where MPS can not",
-                &[("MPS", old), ("MIG", NO_MIG), ("time-slicing", NO_LIMITS)],
+                &[("MPS", &no_mps), ("MIG", mig), ("time-slicing", NO_LIMITS)],
             ),
             Err(_) => self.take(
                 Way::Exclusive,
-                "it asks for a size that nothing on this GPU enforces, so it gets the whole GPU",
-                &[("MPS", old), ("MIG", NO_MIG), ("limiter", NO_LIMITER), ("time-slicing", NO_LIMITS)],
+                &format!(
+                    "it asks for a size that nothing on this GPU enforces, so it gets the whole GPU; the limiter would, but {NO_LIMITER}"
+                ),
+                &[("MPS", &no_mps), ("MIG", mig), ("limiter", NO_LIMITER), ("time-slicing", NO_LIMITS)],
             ),
         }
     }
 
-    fn named(&self, named: Named) -> Result<Choice, NoMechanism> {
-        let refuse = |why: &str| Err(self.none(format!("it names {}, but {why}", name(named))));
+    fn named(&self, named: Mechanism) -> Result<Choice, NoMechanism> {
+        let refuse = |why: &str| Err(self.none(format!("it names {named}, but {why}")));
         let tenant = self.needs.isolation == Isolation::Tenant;
         let fault = self.needs.isolation >= Isolation::Fault;
         match named {
-            Named::Mig => {
+            Mechanism::Exclusive => self.take(Way::Exclusive, "it names a whole GPU", &[]),
+            Mechanism::Mig => {
                 self.take(self.mig()?, "it names MIG, and this is the smallest device that holds it", &[])
             }
-            Named::Sharing(Sharing::Mps) if fault => refuse(MPS_FAULTS),
-            Named::Sharing(_) if tenant => refuse("only MIG or a whole GPU keeps tenants apart"),
-            Named::Sharing(Sharing::Mps) => self.take(self.mps()?, "it names MPS", &[]),
-            Named::Sharing(Sharing::Limiter) => match self.limiter() {
+            Mechanism::Mps if fault => refuse(MPS_FAULTS),
+            _ if tenant => refuse("only MIG or a whole GPU keeps tenants apart"),
+            Mechanism::Mps => self.take(self.mps()?, "it names MPS", &[]),
+            Mechanism::Limiter => match self.limiter() {
                 Ok(way) => self.take(way, "it names the limiter", &[]),
-                // What was asked for is a size; who enforces it is a detail of where the manifest comes from.
-                Err(none) => self.sized().map(|mut choice| {
-                    choice.refused.push(Refused { mechanism: "limiter", because: none.because });
+                // What was asked for is a part; who keeps it to that is a detail of where the manifest comes from.
+                Err(none) => self.unnamed().map(|mut choice| {
+                    choice.because = format!("it names the limiter, but {NO_LIMITER}; {}", choice.because);
+                    if !choice.refused.iter().any(|refused| refused.mechanism == "limiter") {
+                        choice.refused.push(Refused { mechanism: "limiter", because: none.because });
+                    }
                     choice
                 }),
             },
-            Named::Sharing(Sharing::TimeSlicing) if self.is_sized() => refuse(NO_LIMITS),
-            Named::Sharing(Sharing::TimeSlicing) => {
-                self.take(Way::Shared(Sharing::TimeSlicing), "it names time-slicing", &[])
-            }
+            Mechanism::TimeSlicing if self.is_sized() => refuse(NO_LIMITS),
+            Mechanism::TimeSlicing => self.take(self.turns()?, "it names time-slicing", &[]),
         }
     }
 
@@ -386,23 +399,23 @@ impl Chooser<'_> {
         if self.needs.isolation == Isolation::Tenant {
             return Err(self.none("a share of a MIG device has neighbours; ask for the device itself"));
         }
-        let sharing = match (self.needs.named, self.needs.isolation) {
-            (Some(Named::Sharing(named)), Isolation::None | Isolation::Performance) => named,
+        let named = self.needs.named.and_then(Sharing::of);
+        let sharing = match (named, self.needs.isolation) {
+            (Some(named), Isolation::Unstated | Isolation::Performance) => named,
             (_, Isolation::Performance) => Sharing::Mps,
             _ => Sharing::TimeSlicing,
         };
+        if !self.offers(sharing.mechanism()) {
+            return Err(self.none(format!(
+                "a share of a MIG device would need {}, which the cluster does not offer",
+                sharing.name()
+            )));
+        }
         let because = format!("it asks for a share of a MIG device, which {} gives", sharing.name());
         self.take(
             Way::Layered(profile, sharing),
             &because,
             &[("MIG", "the device alone would be more than it asks for")],
         )
-    }
-}
-
-fn name(named: Named) -> &'static str {
-    match named {
-        Named::Mig => "MIG",
-        Named::Sharing(sharing) => sharing.name(),
     }
 }

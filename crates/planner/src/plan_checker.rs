@@ -113,11 +113,17 @@ pub fn check_plan(gpus: &[FleetGpu], demand: &Demand, plan: &Plan) -> Result<(),
         }
         let profile = gpu.table.get(instance.placed.profile).ok_or_else(missing)?;
         let larger = demand.substitution == Substitution::Larger;
-        let suitable = match &claim.wants {
-            Wants::AtLeast { memory, slices } => {
+        let wanted = match &claim.wants {
+            Wants::Profile(wanted) => Some(wanted),
+            Wants::InPools(wanted) => wanted.get(&gpu.pool),
+            Wants::AtLeast { .. } => None,
+        };
+        let suitable = match (&claim.wants, wanted) {
+            (Wants::AtLeast { memory, slices }, _) => {
                 profile.slices >= *slices && profile.memory.is_some_and(|known| known.value >= *memory)
             }
-            Wants::Profile(wanted) => {
+            (_, None) => false,
+            (_, Some(wanted)) => {
                 *wanted == profile.name
                     || larger
                         && wanted.is_whole()

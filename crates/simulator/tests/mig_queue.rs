@@ -2,7 +2,8 @@
 
 use carve_gpu_model::{GpuIndex, Product};
 use carve_planner::{
-    ClaimName, Demand, Effort, FleetGpu, Generation, GpuAt, HostName, MigMode, PendingClaim, Wants, plan,
+    ClaimName, Demand, Effort, FleetGpu, Generation, GpuAt, HostName, MigMode, PendingClaim, PoolName, Wants,
+    plan,
 };
 use carve_simulator::mig_queue::jobs::PROFILES;
 use carve_simulator::mig_queue::{Costs, Job, Moves, Order, Outcome, Policy, jobs, pack, simulate};
@@ -110,6 +111,7 @@ fn what_can_be_packed_is_what_the_planner_can_serve() {
     let table = Arc::new(Product::by_key("h100-sxm-80gb").and_then(Product::profile_table).unwrap());
     let gpu = |number| FleetGpu {
         at: GpuAt { host: HostName("host".to_owned()), gpu: GpuIndex(number) },
+        pool: PoolName::default(),
         table: table.clone(),
         mode: MigMode::On,
         instances: Vec::new(),

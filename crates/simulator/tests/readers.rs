@@ -144,8 +144,18 @@ fn every_error_says_where_and_what_to_do() {
             assert!(error.contains(part), "{text:?}: {error:?} does not say {part:?}");
         }
     }
-    let many = format!("{{\"items\": [{}{{}}]}}", "{},".repeat(1_000_000));
+    let mut many = "{\"items\": [".to_owned();
+    for number in 0..=1_000_000 {
+        let comma = if number == 0 { "" } else { "," };
+        many.push_str(&format!("{comma}{{\"kind\":\"Pod\",\"metadata\":{{\"name\":\"p{number}\"}},\"status\":{{\"phase\":\"Failed\"}}}}"));
+    }
+    many.push_str("]}");
     assert!(refused(&many).contains("more than 1000000 entries"), "before they fill the memory");
+    // What is wrong with an item is said before what follows it is read.
+    let early = format!("{{\"items\": [{{\"kind\": \"Pod\"}},{}", "{},".repeat(10));
+    assert!(refused(&early).contains("line 1"), "a text that is cut off is no list: {}", refused(&early));
+    let twice = "{\"items\": [], \"items\": []}";
+    assert!(refused(twice).contains("items"), "{}", refused(twice));
     let containers = format!(
         "{{\"items\": [{{\"kind\": \"Pod\", \"spec\": {{\"containers\": [{}{{}}]}}}}]}}",
         "{},".repeat(1000)

@@ -69,7 +69,19 @@ pub(crate) fn data(plan: &Plan, workloads: &[Workload]) -> Value {
         }),
         Err(none) => json!({ "unknown": none.to_string() }),
     };
+    let mig = &plan.mig;
+    let mig = (mig.asked() > 0).then(|| {
+        json!({
+            "devicesAsked": mig.asked(),
+            "devicesMade": mig.made(),
+            "devicesAtMost": mig.at_most(),
+            "optimal": mig.made() == mig.at_most(),
+            "gpusCut": mig.gpus_cut(),
+            "gpusAtLeast": mig.gpus_at_least,
+        })
+    });
     json!({
+        "mig": mig,
         "workloads": planned.collect::<Vec<_>>(),
         "nodes": nodes.collect::<Vec<_>>(),
         "cost": cost,

@@ -12,6 +12,7 @@ use carve_economics::Hours;
 use carve_fleet_plan::{Settings, plan, pools};
 use carve_formats::Severity;
 use carve_formats::workloads::{Finding, Manifests, Source, Workload, read};
+use carve_gpu_model::{Mechanism, Mechanisms};
 
 /// Reads, plans, prints and writes.
 pub(crate) fn answer(args: &PlanArgs) -> Outcome {
@@ -42,7 +43,9 @@ pub(crate) fn answer(args: &PlanArgs) -> Outcome {
         let name = show::title(workload);
         eprintln!("warning: {name} names GPUs by id; planned machines have none, so that is left out");
     }
-    let settings = Settings { hours: Hours(args.hours), shares: args.shares };
+    let offered = args.mechanisms.iter().map(|one| one.mechanism());
+    let mechanisms = offered.fold(Mechanisms::NONE.with(Mechanism::Exclusive), Mechanisms::with);
+    let settings = Settings { hours: Hours(args.hours), shares: args.shares, mechanisms };
     let planned = plan(&manifests.workloads, &pools, settings).map_err(|error| Failure::of(&error))?;
     match args.output {
         PlanOutput::Table => print::out(&show::table(&planned, &manifests.workloads))?,

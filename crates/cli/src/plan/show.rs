@@ -16,6 +16,7 @@ pub(crate) fn table(plan: &Plan, workloads: &[Workload]) -> String {
     let mut text = landings(plan, workloads);
     text.push('\n');
     text.push_str(&nodes(plan));
+    text.push_str(&mig(plan));
     text.push_str(&pending(plan, workloads));
     text.push_str(&reasons(plan, workloads));
     text.push('\n');
@@ -117,6 +118,25 @@ pub(crate) fn layout(node: &PlannedNode) -> String {
         .map(|(is, count)| if count > 1 { format!("{count} × [{is}]") } else { format!("[{is}]") })
         .collect();
     shown.join(" ")
+}
+
+/// How good the cut of MIG GPUs is, and how well that is known.
+fn mig(plan: &Plan) -> String {
+    let cut = &plan.mig;
+    let (asked, made, at_most, gpus) = (cut.asked(), cut.made(), cut.at_most(), cut.gpus_cut());
+    if asked == 0 {
+        return String::new();
+    }
+    let word = if gpus == 1 { "GPU" } else { "GPUs" };
+    let of = if made == asked { format!("all {asked}") } else { format!("{made} of {asked}") };
+    let known = match cut.gpus_at_least {
+        _ if made < at_most => format!("no cut makes more than {at_most}"),
+        _ if made < asked => "no cut makes more".to_owned(),
+        Some(least) if least < gpus => format!("at least {least} are needed"),
+        Some(_) => "fewer do not hold them".to_owned(),
+        None => "no cut makes more".to_owned(),
+    };
+    format!("\nMIG: {of} devices that are asked for are made, on {gpus} {word}; {known}.\n")
 }
 
 fn pending(plan: &Plan, workloads: &[Workload]) -> String {

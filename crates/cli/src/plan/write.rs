@@ -1,5 +1,6 @@
 //! Writes the configuration of a plan into a folder.
 
+use super::show::title;
 use crate::failure::{Failure, Outcome};
 use crate::output;
 use carve_fleet_plan::{Plan, files};
@@ -11,8 +12,11 @@ pub(crate) fn write(folder: &Path, plan: &Plan, workloads: &[Workload]) -> Outco
     let failed = |path: &Path, error: std::io::Error| {
         Failure::new(format!("{}: can not write it: {error}", path.display()))
     };
+    let files = files(plan, workloads).map_err(|mixed| {
+        let name = workloads.get(mixed.workload).map(title).unwrap_or_default();
+        Failure::new(format!("nothing is written: {name}: {mixed}"))
+    })?;
     std::fs::create_dir_all(folder).map_err(|error| failed(folder, error))?;
-    let files = files(plan, workloads);
     for file in &files {
         let path = folder.join(&file.name);
         if std::fs::read(&path).is_ok_and(|there| there != file.text.as_bytes()) {

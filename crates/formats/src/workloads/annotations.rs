@@ -1,10 +1,10 @@
 //! What a pod's annotations ask for: whole requests in some dialects, wishes about models and mechanisms in others.
 
-use super::ask::{Dialect, GpuAsk, Hint, Isolation, MemoryAsk, Names, Thousandths};
+use super::ask::{Dialect, GpuAsk, MemoryAsk, Names, Thousandths};
 use super::fields::{entries, quantity, scalar, text};
 use crate::diagnostic::{Finding, Place, Report};
 use crate::suggestion::did_you_mean;
-use carve_gpu_model::{GpuUuid, Mebibytes};
+use carve_gpu_model::{GpuUuid, Isolation, Mebibytes, Mechanism};
 
 /// What the annotations say about all requests of the pod, and what they ask for themselves.
 #[derive(Debug, Default)]
@@ -12,7 +12,7 @@ pub(super) struct Notes {
     pub(super) models: Names<String>,
     pub(super) uuids: Names<GpuUuid>,
     pub(super) isolation: Isolation,
-    pub(super) hint: Option<Hint>,
+    pub(super) hint: Option<Mechanism>,
     pub(super) asks: Vec<GpuAsk>,
 }
 
@@ -38,8 +38,12 @@ impl Draft {
 
 const ISOLATIONS: [(&str, Isolation); 3] =
     [("tenant", Isolation::Tenant), ("fault", Isolation::Fault), ("performance", Isolation::Performance)];
-const MECHANISMS: [(&str, Hint); 4] =
-    [("mig", Hint::Mig), ("mps", Hint::Mps), ("limiter", Hint::Limiter), ("time-slicing", Hint::TimeSlicing)];
+const MECHANISMS: [(&str, Mechanism); 4] = [
+    ("mig", Mechanism::Mig),
+    ("mps", Mechanism::Mps),
+    ("limiter", Mechanism::Limiter),
+    ("time-slicing", Mechanism::TimeSlicing),
+];
 
 /// Reads the annotations of a pod.
 pub(super) fn notes(annotations: Option<&Place<'_>>, report: &mut Report) -> Notes {
@@ -64,9 +68,9 @@ pub(super) fn notes(annotations: Option<&Place<'_>>, report: &mut Report) -> Not
                 notes.uuids.unwanted.extend(list(&place).map(GpuUuid));
             }
             "nvidia.com/vgpu-mode" | "volcano.sh/vgpu-mode" => match scalar(&place).as_deref() {
-                Some("mig") => notes.hint = Some(Hint::Mig),
-                Some("mps") => notes.hint = Some(Hint::Mps),
-                Some("hami-core") => notes.hint = Some(Hint::Limiter),
+                Some("mig") => notes.hint = Some(Mechanism::Mig),
+                Some("mps") => notes.hint = Some(Mechanism::Mps),
+                Some("hami-core") => notes.hint = Some(Mechanism::Limiter),
                 _ => Finding::warning(&place, "a mode that is not known; it is left open")
                     .hint(format!("write {name}: mig, mps or hami-core"))
                     .report(report),
@@ -79,7 +83,7 @@ pub(super) fn notes(annotations: Option<&Place<'_>>, report: &mut Report) -> Not
                     ))
                     .report(report);
             }
-            "mps" if scalar(&place).as_deref() == Some("true") => notes.hint = Some(Hint::Mps),
+            "mps" if scalar(&place).as_deref() == Some("true") => notes.hint = Some(Mechanism::Mps),
             "tensor-fusion.ai/vram-limit" => fusion.memory = bytes(&place, report),
             "tensor-fusion.ai/vram-request" => {
                 fusion.memory = fusion.memory.or_else(|| bytes(&place, report))
@@ -92,7 +96,7 @@ pub(super) fn notes(annotations: Option<&Place<'_>>, report: &mut Report) -> Not
             "tensor-fusion.ai/inject-container" => fusion.container = scalar(&place),
             "tensor-fusion.ai/gpu-model" => notes.models.wanted.extend(list(&place)),
             "tensor-fusion.ai/isolation" if scalar(&place).as_deref() == Some("partitioned") => {
-                notes.hint = Some(Hint::Mig);
+                notes.hint = Some(Mechanism::Mig);
             }
             "tensor-fusion.ai/isolation" if scalar(&place).as_deref() == Some("hard") => {
                 notes.isolation = Isolation::Performance;

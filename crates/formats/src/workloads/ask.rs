@@ -1,6 +1,6 @@
 //! One request for GPUs, after the dialect is gone.
 
-use carve_gpu_model::{GpuUuid, Mebibytes, ProfileName};
+use carve_gpu_model::{GpuUuid, Isolation, Mebibytes, Mechanism, ProfileName};
 use std::fmt;
 
 /// Thousandths of a GPU.
@@ -112,33 +112,6 @@ impl<T> Default for Names<T> {
     }
 }
 
-/// What must not reach a workload from its neighbours on the GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub enum Isolation {
-    /// Nothing was said.
-    #[default]
-    Unstated,
-    /// Their load.
-    Performance,
-    /// Their crashes.
-    Fault,
-    /// Anything: they belong to somebody else.
-    Tenant,
-}
-
-/// The mechanism a workload names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Hint {
-    /// MIG.
-    Mig,
-    /// MPS.
-    Mps,
-    /// A library in the container.
-    Limiter,
-    /// Turns.
-    TimeSlicing,
-}
-
 /// GPUs, or parts of different GPUs, that one container or claim asks for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GpuAsk {
@@ -165,7 +138,7 @@ pub struct GpuAsk {
     /// What must not reach it from its neighbours.
     pub isolation: Isolation,
     /// The mechanism it names.
-    pub hint: Option<Hint>,
+    pub hint: Option<Mechanism>,
     /// The one resource claim (`namespace/name`) that several pods use together.
     pub claim: Option<String>,
 }

@@ -1,11 +1,12 @@
 //! Resource claims and their templates: what each asks of NVIDIA's device classes.
 
 use super::Manifests;
-use super::ask::{Dialect, GpuAsk, Hint, MemoryAsk, Thousandths};
+use super::ask::{Dialect, GpuAsk, MemoryAsk, Thousandths};
 use super::cel;
 use super::fields::{at, entries, field, items, quantity, scalar, text, text_at};
 use super::objects::{Object, file};
 use crate::diagnostic::{Finding, Place, Report};
+use carve_gpu_model::Mechanism;
 use std::collections::BTreeMap;
 
 /// What a claim asks for.
@@ -89,8 +90,8 @@ fn claim(spec: &Place<'_>, report: &mut Report) -> Claim {
             field(&config, "requests").iter().flat_map(items).filter_map(|p| scalar(&p)).collect();
         let strategy = at(&config, &["opaque", "parameters", "sharing", "strategy"]);
         let hint = match strategy.as_ref().and_then(text) {
-            Some("MPS") => Hint::Mps,
-            Some("TimeSlicing") => Hint::TimeSlicing,
+            Some("MPS") => Mechanism::Mps,
+            Some("TimeSlicing") => Mechanism::TimeSlicing,
             _ => continue,
         };
         for ask in claim.asks.iter_mut().filter(|ask| named.is_empty() || named.contains(&ask.asker)) {
@@ -105,7 +106,7 @@ fn ask(body: &Place<'_>, name: &str, report: &mut Report) -> Option<GpuAsk> {
     let mut ask = GpuAsk::whole(Dialect::Dra, name, 1);
     match class {
         "gpu.nvidia.com" | "gpu-manager" | "vgpu-manager" => {}
-        "hami-core-gpu.project-hami.io" => ask.hint = Some(Hint::Limiter),
+        "hami-core-gpu.project-hami.io" => ask.hint = Some(Mechanism::Limiter),
         "mig.nvidia.com" => ask.any_mig = true,
         _ => {
             let message = match class {

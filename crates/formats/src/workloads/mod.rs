@@ -15,7 +15,8 @@ mod objects;
 mod pod;
 mod quantity;
 
-pub use ask::{Dialect, GpuAsk, Hint, Isolation, MemoryAsk, Names, Thousandths};
+pub use ask::{Dialect, GpuAsk, MemoryAsk, Names, Thousandths};
+pub use carve_gpu_model::{Isolation, Mechanism};
 pub use quantity::{Quantity, QuantityError};
 
 use crate::diagnostic::{Diagnostic, Severity};

@@ -1,7 +1,7 @@
 //! What need not be told apart: GPUs in the same state, and claims that the same profiles serve.
 
 use super::suits::{Profiles, suiting};
-use super::{ClaimName, Demand, FleetGpu, MigMode};
+use super::{ClaimName, Demand, FleetGpu, MigMode, PoolName};
 use carve_gpu_model::{GpuInstanceId, Placed, ProfileTable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,6 +10,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct GpuKind {
     pub(super) table: Arc<ProfileTable>,
+    /// Position of its table and pool among those there are.
+    class: usize,
     pub(super) mode: MigMode,
     /// What is in use or held by a running claim, sorted by place.
     pub(super) pinned: Vec<Placed>,
@@ -37,6 +39,13 @@ pub(super) struct Alike {
     pub(super) hopeless: Vec<usize>,
 }
 
+impl Alike {
+    /// How many claims of each kind wait.
+    pub(super) fn waiting(&self) -> Vec<u32> {
+        self.claims.iter().map(|kind| u32::try_from(kind.claims.len()).unwrap_or(u32::MAX)).collect()
+    }
+}
+
 /// Whether an instance stays whatever is planned.
 pub(super) fn is_pinned(
     gpu: &FleetGpu,
@@ -52,24 +61,26 @@ pub(super) fn group(
     demand: &Demand,
     held: &BTreeMap<(&super::GpuAt, GpuInstanceId), &ClaimName>,
 ) -> Alike {
-    let mut tables: Vec<Arc<ProfileTable>> = Vec::new();
+    let mut classes: Vec<(Arc<ProfileTable>, PoolName)> = Vec::new();
     let mut kinds: Vec<GpuKind> = Vec::new();
     let mut known: BTreeMap<(usize, MigMode, Vec<Placed>, Vec<Placed>), usize> = BTreeMap::new();
     let mut kind_of = Vec::new();
     for gpu in gpus {
-        let same = |table: &Arc<ProfileTable>| Arc::ptr_eq(table, &gpu.table) || **table == *gpu.table;
-        let table = tables.iter().position(same).unwrap_or_else(|| {
-            tables.push(gpu.table.clone());
-            tables.len() - 1
+        let same = |(table, pool): &(Arc<ProfileTable>, PoolName)| {
+            *pool == gpu.pool && (Arc::ptr_eq(table, &gpu.table) || **table == *gpu.table)
+        };
+        let class = classes.iter().position(same).unwrap_or_else(|| {
+            classes.push((gpu.table.clone(), gpu.pool.clone()));
+            classes.len() - 1
         });
         let places = |pinned: bool| {
             let chosen = gpu.instances.iter().filter(|instance| is_pinned(gpu, instance, held) == pinned);
             chosen.map(|instance| instance.placed).collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
         };
         let (pinned, idle) = (places(true), places(false));
-        let kind = *known.entry((table, gpu.mode, pinned.clone(), idle.clone())).or_insert_with(|| {
-            let table = tables[table].clone();
-            kinds.push(GpuKind { table, mode: gpu.mode, pinned, idle, serves: Vec::new() });
+        let kind = *known.entry((class, gpu.mode, pinned.clone(), idle.clone())).or_insert_with(|| {
+            let table = classes[class].0.clone();
+            kinds.push(GpuKind { table, class, mode: gpu.mode, pinned, idle, serves: Vec::new() });
             kinds.len() - 1
         });
         kind_of.push(kind);
@@ -79,7 +90,10 @@ pub(super) fn group(
     let mut answers: BTreeMap<&super::Wants, Vec<Profiles>> = BTreeMap::new();
     for (position, claim) in demand.pending.iter().enumerate() {
         let serves = answers.entry(&claim.wants).or_insert_with(|| {
-            tables.iter().map(|table| suiting(table, &claim.wants, demand.substitution)).collect()
+            let suiting = |(table, pool): &(Arc<ProfileTable>, PoolName)| {
+                suiting(table, pool, &claim.wants, demand.substitution)
+            };
+            classes.iter().map(suiting).collect()
         });
         if serves.iter().all(|profiles| profiles.is_empty()) {
             hopeless.push(position);
@@ -88,8 +102,7 @@ pub(super) fn group(
         }
     }
     for kind in &mut kinds {
-        let table = tables.iter().position(|table| Arc::ptr_eq(table, &kind.table)).unwrap_or(0);
-        kind.serves = sorts.keys().map(|serves| serves[table]).collect();
+        kind.serves = sorts.keys().map(|serves| serves[kind.class]).collect();
     }
     let claims = sorts.into_values().map(|claims| ClaimKind { claims }).collect();
     Alike { gpus: kinds, claims, kind_of, hopeless }

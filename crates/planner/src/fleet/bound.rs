@@ -15,7 +15,7 @@ pub(super) struct Prices(Vec<i64>);
 
 impl Prices {
     /// Good prices for so many claims of each kind on so many GPUs of each kind.
-    pub(super) fn find(waiting: &[u16], kinds: &[(&Cuts, usize)]) -> Prices {
+    pub(super) fn find(waiting: &[u32], kinds: &[(&Cuts, usize)]) -> Prices {
         let mut best = Prices(vec![0; waiting.len()]);
         let mut least = best.bound(waiting, kinds);
         let mut at = Prices(vec![CLAIM / 2; waiting.len()]);
@@ -55,7 +55,7 @@ impl Prices {
         &mut self,
         other: &Prices,
         least: i64,
-        waiting: &[u16],
+        waiting: &[u32],
         kinds: &[(&Cuts, usize)],
     ) -> i64 {
         let bound = other.bound(waiting, kinds);
@@ -67,12 +67,12 @@ impl Prices {
     }
 
     /// What the claims that wait are worth at these prices.
-    pub(super) fn of_waiting(&self, waiting: impl Iterator<Item = u16>) -> i64 {
+    pub(super) fn of_waiting(&self, waiting: impl Iterator<Item = u32>) -> i64 {
         self.0.iter().zip(waiting).map(|(price, number)| price * i64::from(number)).sum()
     }
 
     /// What a choice gains beyond prices.
-    pub(super) fn gain(&self, served: &[u16]) -> i64 {
+    pub(super) fn gain(&self, served: &[u32]) -> i64 {
         self.0.iter().zip(served).map(|(price, number)| (CLAIM - price) * i64::from(*number)).sum()
     }
 
@@ -81,8 +81,14 @@ impl Prices {
         cuts.choices.iter().map(|choice| self.gain(&choice.served)).max().unwrap_or(0)
     }
 
+    /// The bound in claims: never more than wait, whatever the prices are worth.
+    pub(super) fn claims(&self, waiting: &[u32], kinds: &[(&Cuts, usize)]) -> i64 {
+        let all: i64 = waiting.iter().map(|number| i64::from(*number)).sum();
+        (self.bound(waiting, kinds) / CLAIM).min(all)
+    }
+
     /// The bound, in units of [`CLAIM`].
-    pub(super) fn bound(&self, waiting: &[u16], kinds: &[(&Cuts, usize)]) -> i64 {
+    pub(super) fn bound(&self, waiting: &[u32], kinds: &[(&Cuts, usize)]) -> i64 {
         let gains: i64 = kinds.iter().map(|(cuts, number)| self.best_gain(cuts) * *number as i64).sum();
         self.of_waiting(waiting.iter().copied()) + gains
     }

@@ -28,12 +28,12 @@ pub(super) struct Cut {
 #[derive(Debug)]
 pub(super) struct Choice {
     /// How many claims of each kind are served.
-    pub(super) served: Box<[u16]>,
+    pub(super) served: Box<[u32]>,
     pub(super) worth: Worth,
     /// Position in [`Cuts::cuts`].
     pub(super) cut: usize,
     /// Profile, kind of claim, how many.
-    pub(super) handed: Vec<(u8, u16, u16)>,
+    pub(super) handed: Vec<(u8, u32, u32)>,
 }
 
 /// Everything one kind of GPU can become.
@@ -84,9 +84,9 @@ pub fn room(table: &ProfileTable, held: &[Placed]) -> u32 {
 
 impl Cuts {
     /// Everything a GPU can become when so many claims of each kind wait.
-    pub(super) fn of(kind: &GpuKind, waiting: &[u16]) -> Cuts {
+    pub(super) fn of(kind: &GpuKind, waiting: &[u32]) -> Cuts {
         let cuts = best_cuts(kind);
-        let mut found: HashMap<Box<[u16]>, usize> = HashMap::new();
+        let mut found: HashMap<Box<[u32]>, usize> = HashMap::new();
         let mut choices: Vec<Choice> = Vec::new();
         for (position, (counts, cut)) in cuts.iter().enumerate() {
             let mut served = vec![0; waiting.len()];
@@ -184,25 +184,25 @@ fn spare(table: &ProfileTable, state: &[Placed], idle: &[Placed]) -> Vec<Placed>
 #[allow(clippy::too_many_arguments, reason = "the state of a recursion, not an interface")]
 fn hand_out(
     kind: &GpuKind,
-    waiting: &[u16],
+    waiting: &[u32],
     counts: &[u8],
     profile: usize,
     from: usize,
-    served: &mut [u16],
-    handed: &mut Vec<(u8, u16, u16)>,
-    each: &mut impl FnMut(&[u16], &[(u8, u16, u16)]),
+    served: &mut [u32],
+    handed: &mut Vec<(u8, u32, u32)>,
+    each: &mut impl FnMut(&[u32], &[(u8, u32, u32)]),
 ) {
     let Some(count) = counts.get(profile) else { return each(served, handed) };
-    let given: u16 =
+    let given: u32 =
         handed.iter().filter(|(known, ..)| usize::from(*known) == profile).map(|(.., number)| number).sum();
-    let left = u16::from(*count) - given;
+    let left = u32::from(*count) - given;
     if left == 0 {
         return hand_out(kind, waiting, counts, profile + 1, 0, served, handed, each);
     }
     for claims in (from..waiting.len()).filter(|claims| kind.serves[*claims].has(profile)) {
         for number in 1..=left.min(waiting[claims] - served[claims]) {
             served[claims] += number;
-            handed.push((profile as u8, claims as u16, number));
+            handed.push((profile as u8, claims as u32, number));
             hand_out(kind, waiting, counts, profile, claims + 1, served, handed, each);
             handed.pop();
             served[claims] -= number;

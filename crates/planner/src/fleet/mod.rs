@@ -3,11 +3,13 @@
 //! In this order: most claims served; fewest instances destroyed, never one in use; most room left for what may come; fewest GPUs
 //! switched to MIG mode; fewest GPUs touched. [`plan`] computes it, [`crate::check_plan`] checks it without knowing how.
 //!
-//! `alike` groups what need not be told apart, `cuts` lists what one GPU can become, `bound` says what no plan can exceed, `search`
-//! combines the GPUs, `planning` turns the result into steps, `report` into words. `docs/design/mig-planning.md` has the method.
+//! `alike` groups what need not be told apart, `cuts` lists what one GPU can become, `bound` says what no plan can exceed, `ceiling`
+//! asks that alone, `search` combines the GPUs, `planning` turns the result into steps, `report` into words.
+//! `docs/design/mig-planning.md` has the method.
 
 mod alike;
 mod bound;
+mod ceiling;
 mod cuts;
 mod planning;
 mod report;
@@ -21,6 +23,7 @@ use std::fmt;
 use std::sync::Arc;
 use thiserror::Error;
 
+pub use ceiling::Ceiling;
 pub use cuts::room;
 pub use planning::plan;
 
@@ -31,6 +34,10 @@ pub struct HostName(pub String);
 /// Name of a claim, unique among all claims of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClaimName(pub String);
+
+/// Name of a pool: GPUs that claims tell apart from others although their tables may be the same, such as those of one product.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct PoolName(pub Arc<str>);
 
 /// Where a GPU is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,6 +82,8 @@ pub enum MigMode {
 pub struct FleetGpu {
     /// Where it is.
     pub at: GpuAt,
+    /// The pool it belongs to; where no claim names a pool, all may have the same.
+    pub pool: PoolName,
     /// What it can be cut into.
     pub table: Arc<ProfileTable>,
     /// Its MIG mode.
@@ -95,6 +104,8 @@ pub enum Wants {
         /// Compute slices.
         slices: u8,
     },
+    /// One instance of the profile that is named for the pool of its GPU; other pools do not serve it.
+    InPools(BTreeMap<PoolName, ProfileName>),
 }
 
 /// A claim that waits.

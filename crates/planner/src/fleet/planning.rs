@@ -25,8 +25,7 @@ pub fn plan(
 ) -> Result<Plan, PlanError> {
     let held = validate(gpus, demand)?;
     let alike = group(gpus, demand, &held);
-    let waiting: Vec<u16> =
-        alike.claims.iter().map(|kind| u16::try_from(kind.claims.len()).unwrap_or(u16::MAX)).collect();
+    let waiting = alike.waiting();
     let cuts: Vec<Cuts> = alike.gpus.iter().map(|kind| Cuts::of(kind, &waiting)).collect();
     let found = search(&waiting, &cuts, &alike.kind_of, effort.states);
     let [served, destroyed, room, ..] = found.worth;
@@ -51,9 +50,9 @@ pub fn plan(
         for (profile, claims, number) in &choice.handed {
             for _ in 0..*number {
                 let at = free.iter().position(|placed| placed.profile.0 == *profile);
-                let claim = alike.claims[usize::from(*claims)].claims.get(next[usize::from(*claims)]);
+                let claim = alike.claims[*claims as usize].claims.get(next[*claims as usize]);
                 let (Some(at), Some(claim)) = (at, claim) else { continue };
-                next[usize::from(*claims)] += 1;
+                next[*claims as usize] += 1;
                 let served = serve(gpu, free.remove(at), &held);
                 plan.served.insert(demand.pending[*claim].name.clone(), served);
             }
@@ -75,7 +74,7 @@ pub fn plan(
     Ok(plan)
 }
 
-fn validate<'a>(gpus: &'a [FleetGpu], demand: &'a Demand) -> Result<Held<'a>, PlanError> {
+pub(super) fn validate<'a>(gpus: &'a [FleetGpu], demand: &'a Demand) -> Result<Held<'a>, PlanError> {
     let mut places = BTreeMap::new();
     for gpu in gpus {
         if places.insert(&gpu.at, gpu).is_some() {
@@ -186,6 +185,10 @@ fn waits_for(alike: &Alike, kind: usize) -> WaitsFor {
 fn nearest(gpus: &[FleetGpu], wants: &super::Wants) -> Option<ProfileName> {
     match wants {
         super::Wants::Profile(name) => gpus.iter().find_map(|gpu| gpu.table.by_name(name).err()?.nearest),
+        super::Wants::InPools(names) => gpus.iter().find_map(|gpu| {
+            let name = names.get(&gpu.pool)?;
+            gpu.table.by_name(name).err()?.nearest
+        }),
         super::Wants::AtLeast { .. } => {
             let largest = gpus.iter().flat_map(|gpu| gpu.table.profiles());
             largest

@@ -22,7 +22,7 @@ pub(super) struct Found {
 
 /// How many claims of each kind are served so far, and what that is worth.
 struct State {
-    served: Box<[u16]>,
+    served: Box<[u32]>,
     worth: Worth,
     /// The state before, and the choice that led here.
     from: (u32, u32),
@@ -30,7 +30,7 @@ struct State {
 
 /// What one pass needs to know.
 struct Pass<'a> {
-    waiting: &'a [u16],
+    waiting: &'a [u32],
     cuts: &'a [Cuts],
     kind_of: &'a [usize],
     prices: &'a Prices,
@@ -41,14 +41,14 @@ struct Pass<'a> {
 }
 
 /// The best choices for all GPUs.
-pub(super) fn search(waiting: &[u16], cuts: &[Cuts], kind_of: &[usize], states: usize) -> Found {
+pub(super) fn search(waiting: &[u32], cuts: &[Cuts], kind_of: &[usize], states: usize) -> Found {
     let mut numbers = vec![0; cuts.len()];
     for kind in kind_of {
         numbers[*kind] += 1;
     }
     let kinds: Vec<(&Cuts, usize)> = cuts.iter().zip(numbers).collect();
     let prices = Prices::find(waiting, &kinds);
-    let at_most = prices.bound(waiting, &kinds) / CLAIM;
+    let at_most = prices.claims(waiting, &kinds);
     let suffix = |each: &dyn Fn(&Cuts) -> i64| {
         let of_kind: Vec<i64> = cuts.iter().map(each).collect();
         let mut sums = vec![0; kind_of.len() + 1];
@@ -77,27 +77,27 @@ pub(super) fn search(waiting: &[u16], cuts: &[Cuts], kind_of: &[usize], states: 
 
 impl Pass<'_> {
     /// The most that can come of a state before GPU `gpu`, in units of [`CLAIM`].
-    fn hope(&self, gpu: usize, served: &[u16], worth: &Worth) -> i64 {
+    fn hope(&self, gpu: usize, served: &[u32], worth: &Worth) -> i64 {
         let left = self.waiting.iter().zip(served).map(|(all, served)| all - served);
         worth[0] * CLAIM + self.prices.of_waiting(left) + self.gains[gpu]
     }
 
     /// Whether a state can not become better than what is known.
-    fn is_lost(&self, gpu: usize, served: &[u16], worth: &Worth, known: Option<Worth>) -> bool {
+    fn is_lost(&self, gpu: usize, served: &[u32], worth: &Worth, known: Option<Worth>) -> bool {
         let Some(known) = known else { return false };
         let most = [self.hope(gpu, served, worth) / CLAIM, worth[1], worth[2] + self.rooms[gpu]];
         most[..] < known[..3]
     }
 
     fn run(&self, states: usize, known: Option<Worth>, at_most: i64) -> Found {
-        let none = vec![0u16; self.waiting.len()].into_boxed_slice();
+        let none = vec![0u32; self.waiting.len()].into_boxed_slice();
         let mut layers = vec![vec![State { served: none, worth: [0; 5], from: (0, 0) }]];
         let mut exhaustive = true;
         for (gpu, kind) in self.kind_of.iter().enumerate() {
             let before = &layers[gpu];
-            let mut found: HashMap<Box<[u16]>, usize> = HashMap::new();
+            let mut found: HashMap<Box<[u32]>, usize> = HashMap::new();
             let mut after: Vec<State> = Vec::new();
-            let mut sum = vec![0u16; self.waiting.len()];
+            let mut sum = vec![0u32; self.waiting.len()];
             for (parent, state) in before.iter().enumerate() {
                 'choices: for (position, choice) in self.cuts[*kind].choices.iter().enumerate() {
                     for (place, sum) in sum.iter_mut().enumerate() {

@@ -1,6 +1,6 @@
 //! Which profiles of a GPU serve a claim.
 
-use super::{Substitution, Wants};
+use super::{PoolName, Substitution, Wants};
 use carve_gpu_model::{GpuProfile, ProfileTable};
 
 /// A set of profiles of one table, by position.
@@ -21,20 +21,27 @@ impl Profiles {
     }
 }
 
-/// The profiles of a table that serve a claim.
-pub(super) fn suiting(table: &ProfileTable, wants: &Wants, substitution: Substitution) -> Profiles {
-    let asked = match wants {
-        Wants::Profile(name) if !name.is_whole() => None,
-        Wants::Profile(name) => table.by_name(name).ok().map(|(_, profile)| profile),
+/// The profiles of a table in a pool that serve a claim.
+pub(super) fn suiting(
+    table: &ProfileTable,
+    pool: &PoolName,
+    wants: &Wants,
+    substitution: Substitution,
+) -> Profiles {
+    let named = match wants {
+        Wants::Profile(name) => Some(name),
+        Wants::InPools(names) => names.get(pool),
         Wants::AtLeast { .. } => None,
     };
+    let named = named.filter(|name| name.is_whole());
+    let asked = named.and_then(|name| table.by_name(name).ok()).map(|(_, profile)| profile);
     let serves = |profile: &GpuProfile| match (wants, asked) {
-        (Wants::Profile(_), None) => false,
-        (Wants::Profile(_), Some(asked)) => {
-            profile.name == asked.name || substitution == Substitution::Larger && holds(profile, asked)
-        }
         (Wants::AtLeast { memory, slices }, _) => {
             profile.slices >= *slices && profile.memory.is_some_and(|known| known.value >= *memory)
+        }
+        (_, None) => false,
+        (_, Some(asked)) => {
+            profile.name == asked.name || substitution == Substitution::Larger && holds(profile, asked)
         }
     };
     // NVML knows 18 profiles, so 32 are enough for any table.

@@ -2,8 +2,8 @@
 
 use carve_gpu_model::{ComputeInstanceId, GpuIndex, GpuInstanceId, Mebibytes, Placed, Product, ProfileTable};
 use carve_planner::{
-    ClaimName, Demand, FleetGpu, GpuAt, HostName, MigMode, PendingClaim, PresentCompute, PresentInstance,
-    RunningClaim, Substitution, Wants,
+    ClaimName, Demand, FleetGpu, GpuAt, HostName, MigMode, PendingClaim, PoolName, PresentCompute,
+    PresentInstance, RunningClaim, Substitution, Wants,
 };
 use proptest::prelude::{Strategy, any, prop};
 use std::collections::BTreeMap;
@@ -82,6 +82,8 @@ pub(crate) fn case(gpus: RangeInclusive<usize>, claims: usize) -> impl Strategy<
                 let wants = match sort {
                     0 => Wants::AtLeast { memory, slices: 1 },
                     1 => Wants::AtLeast { memory: Mebibytes(1), slices: profile.slices },
+                    2 => Wants::InPools([(PoolName::default(), profile.name.clone())].into()),
+                    3 => Wants::InPools([(PoolName("elsewhere".into()), profile.name.clone())].into()),
                     _ => Wants::Profile(profile.name.clone()),
                 };
                 demand.pending.push(pending(number, wants));
@@ -118,7 +120,7 @@ fn build_gpu(
             demand.running.push(RunningClaim { name, on: at.clone(), instance: GpuInstanceId(id as u32) });
         }
     }
-    FleetGpu { at, table: table.clone(), mode, instances }
+    FleetGpu { at, pool: PoolName::default(), table: table.clone(), mode, instances }
 }
 
 /// Whether a profile serves a claim, said once more for the tests.
@@ -129,11 +131,18 @@ pub(crate) fn serves(
     substitution: Substitution,
 ) -> bool {
     let has = &table.profiles()[profile];
-    match wants {
-        Wants::AtLeast { memory, slices } => {
+    let name = match wants {
+        Wants::Profile(name) => Some(name),
+        // Random cases put every GPU into the pool without a name.
+        Wants::InPools(names) => names.get(&PoolName::default()),
+        Wants::AtLeast { .. } => None,
+    };
+    match (wants, name) {
+        (Wants::AtLeast { memory, slices }, _) => {
             has.slices >= *slices && has.memory.is_some_and(|known| known.value >= *memory)
         }
-        Wants::Profile(name) => table.profiles().iter().any(|asked| {
+        (_, None) => false,
+        (_, Some(name)) => table.profiles().iter().any(|asked| {
             let more = has.slices >= asked.slices
                 && has.size() >= asked.size()
                 && has.engines.copy >= asked.engines.copy

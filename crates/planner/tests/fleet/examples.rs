@@ -3,8 +3,8 @@
 use crate::cases::{at, instance, pending, states};
 use carve_gpu_model::{GpuInstanceId, Mebibytes, Placed, ProfileName, ProfileTable};
 use carve_planner::{
-    ClaimName, Demand, Effort, FleetGpu, Generation, GpuAt, HostName, MigMode, Plan, PlanError, PlanFlaw,
-    RunningClaim, Substitution, WaitsFor, Wants, check_plan, plan,
+    Ceiling, ClaimName, Demand, Effort, FleetGpu, Generation, GpuAt, HostName, MigMode, Plan, PlanError,
+    PlanFlaw, PoolName, RunningClaim, Substitution, WaitsFor, Wants, check_plan, plan,
 };
 
 fn name(text: &str) -> ProfileName {
@@ -21,7 +21,13 @@ fn a100(number: usize, present: &[(&str, u8, bool)]) -> FleetGpu {
     let instances = present.iter().enumerate();
     let instances = instances
         .map(|(id, (profile, start, in_use))| instance(table, id, placed(table, profile, *start), *in_use));
-    FleetGpu { at: at(number), table: table.clone(), mode: MigMode::On, instances: instances.collect() }
+    FleetGpu {
+        at: at(number),
+        pool: PoolName::default(),
+        table: table.clone(),
+        mode: MigMode::On,
+        instances: instances.collect(),
+    }
 }
 
 fn demand(profiles: &[(&str, usize)]) -> Demand {
@@ -241,7 +247,7 @@ fn a_fleet_is_planned_close_to_its_bound() {
             let instances =
                 instances.map(|(id, placed)| instance(table, id, *placed, (number + id) % 2 == 0)).collect();
             let at = GpuAt { host: HostName(format!("host-{:02}", number / 8)), gpu: at(number % 8).gpu };
-            FleetGpu { at, table: table.clone(), mode: MigMode::On, instances }
+            FleetGpu { at, pool: PoolName::default(), table: table.clone(), mode: MigMode::On, instances }
         })
         .collect();
     let asked =
@@ -258,8 +264,13 @@ fn a_fleet_is_planned_close_to_its_bound() {
 #[test]
 fn many_kinds_of_claims_that_overlap_are_planned_to_the_end() {
     let (table, _) = states("h100-sxm-80gb");
-    let gpu =
-        |number| FleetGpu { at: at(number), table: table.clone(), mode: MigMode::On, instances: Vec::new() };
+    let gpu = |number| FleetGpu {
+        at: at(number),
+        pool: PoolName::default(),
+        table: table.clone(),
+        mode: MigMode::On,
+        instances: Vec::new(),
+    };
     let gpus: Vec<FleetGpu> = (0..8).map(gpu).collect();
     for (each, minima, served) in [(1, true, 23), (2, true, 30), (4, false, 25), (4, true, 40)] {
         let mut asked = Demand { substitution: Substitution::Larger, ..Demand::default() };
@@ -276,4 +287,48 @@ fn many_kinds_of_claims_that_overlap_are_planned_to_the_end() {
         assert!(plan.quality.exhaustive, "{each} of each kind");
         assert_eq!(plan.served.len(), served, "{each} of each kind");
     }
+}
+
+/// Two machines with equal GPUs: a claim that names one of them gets nothing from the other, whichever profile serves there.
+#[test]
+fn claims_that_name_pools_stay_in_them() {
+    let pool = |name: &str| PoolName(name.into());
+    let gpu = |number: usize, name: &str| FleetGpu { pool: pool(name), ..a100(number, &[]) };
+    let gpus = [gpu(0, "red"), gpu(1, "blue")];
+    let wants = |names: &[(&str, &str)]| {
+        Wants::InPools(names.iter().map(|(at, profile)| (pool(at), name(profile))).collect())
+    };
+    let mut asked = Demand::default();
+    for number in 0..9 {
+        asked.pending.push(pending(number, wants(&[("red", "1g.5gb")])));
+    }
+    asked.pending.push(pending(9, wants(&[("red", "7g.40gb"), ("blue", "4g.20gb")])));
+    asked.pending.push(pending(10, wants(&[("green", "1g.5gb")])));
+    let plan = best(&gpus, &asked);
+    let claim = |number: usize| ClaimName(format!("claim-{number:03}"));
+    assert_eq!(plan.served.len(), 8, "seven in the red pool and one in the blue: {plan}");
+    let either = &plan.served[&claim(9)];
+    assert_eq!((&either.on, either.profile.to_string().as_str()), (&at(1), "4g.20gb"));
+    assert!(matches!(plan.waiting[&claim(10)], WaitsFor::AnotherGpu { .. }));
+    let mut forged = plan.clone();
+    let served = forged.served.remove(&claim(9)).unwrap();
+    forged.waiting.insert(claim(9), WaitsFor::OtherClaims { gpus: 1 });
+    forged.waiting.remove(&claim(10));
+    forged.served.insert(claim(10), served);
+    assert_eq!(check_plan(&gpus, &asked, &forged), Err(PlanFlaw::Unsuitable(claim(10))));
+}
+
+#[test]
+fn the_ceiling_is_met_by_a_plan_and_grows_with_the_gpus() {
+    let asked = demand(&[("3g.20gb", 5), ("1g.5gb", 9), ("4g.20gb", 2)]);
+    let ceiling = Ceiling::of(&[a100(0, &[])], &asked).unwrap();
+    let mut before = 0;
+    for number in 0..6 {
+        let gpus: Vec<FleetGpu> = (0..number).map(|number| a100(number, &[])).collect();
+        let (served, most) = (best(&gpus, &asked).served.len() as u64, ceiling.serves_at_most(&[number]));
+        assert!(served <= most && most <= served + 1, "{number} GPUs: {served} served, at most {most}");
+        assert!(before <= most);
+        before = most;
+    }
+    assert_eq!(before, 16);
 }

@@ -1,31 +1,32 @@
 //! A cluster as `kubectl get nodes,pods -A -o json` prints it: nodes by what they have to give, pods by what they request.
+//!
+//! The list is read object by object, and of each object only what is used is kept, so that memory beside the text grows with the number
+//! of nodes and pods, which is bounded, and not with what else somebody put into them.
 
 use super::amounts::{self, Round};
+use super::fields::{Amounts, Labels, Selector};
 use crate::csv::MOST_ENTRIES;
 use crate::trace::{TraceError, TraceNode, TracePod};
 use carve_gpu_model::Mebibytes;
 use carve_placement::{Claim, CpuMilli, MOST_GPUS};
 use serde::Deserialize;
-use serde_json::Value;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// What a whole GPU is called where NVIDIA's device plugin or the agent offers it.
 const GPU: &str = "nvidia.com/gpu";
-const PRODUCT: &str = "nvidia.com/gpu.product";
 const MEMORY: &str = "nvidia.com/gpu.memory";
 const REPLICAS: &str = "nvidia.com/gpu.replicas";
 
 /// More containers than a pod has.
 const MOST_CONTAINERS: usize = 1000;
 
-type Amounts = BTreeMap<String, Value>;
-
+/// What a list is of; its items are read after that is known, wherever it stands.
 #[derive(Debug, Deserialize)]
-struct List {
+struct ListKind {
     #[serde(default)]
     kind: String,
-    #[serde(default, deserialize_with = "super::bounded::list::<_, _, MOST_ENTRIES>")]
-    items: Vec<Item>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -47,7 +48,7 @@ struct Metadata {
     #[serde(default)]
     namespace: Option<String>,
     #[serde(default)]
-    labels: Option<BTreeMap<String, String>>,
+    labels: Option<Labels>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -56,7 +57,7 @@ struct Spec {
     #[serde(default)]
     node_name: Option<String>,
     #[serde(default)]
-    node_selector: Option<BTreeMap<String, String>>,
+    node_selector: Option<Selector>,
     #[serde(default, deserialize_with = "super::bounded::list::<_, _, MOST_CONTAINERS>")]
     containers: Vec<Container>,
     #[serde(default, deserialize_with = "super::bounded::list::<_, _, MOST_CONTAINERS>")]
@@ -118,51 +119,146 @@ impl Sum {
 
 /// Nodes, by name, and pods, in their order. Pods that have ended hold nothing and are passed over.
 pub fn read(text: &str) -> Result<(Vec<TraceNode>, Vec<TracePod>), TraceError> {
-    let list: List = serde_json::from_str(text).map_err(|error| super::syntax(&error))?;
-    let (mut nodes, mut pods) = (Vec::new(), Vec::new());
-    let mut seen = BTreeMap::new();
-    for (index, item) in list.items.iter().enumerate() {
+    let ListKind { kind } = serde_json::from_str(text).map_err(|error| super::syntax(&error))?;
+    let mut reading =
+        Reading { of: kind.strip_suffix("List").unwrap_or("").to_owned(), ..Reading::default() };
+    let mut text = serde_json::Deserializer::from_str(text);
+    let read = List(&mut reading).deserialize(&mut text).and_then(|()| text.end());
+    match (reading.wrong, read) {
+        (Some(wrong), _) => return Err(wrong),
+        (None, Err(error)) => return Err(super::syntax(&error)),
+        (None, Ok(())) => {}
+    }
+    reading.nodes.sort_by(|a: &TraceNode, b: &TraceNode| a.name.cmp(&b.name));
+    Ok((reading.nodes, reading.pods))
+}
+
+/// What is known while a list is read.
+#[derive(Debug, Default)]
+struct Reading {
+    /// What an item is that does not say so itself, as in a NodeList.
+    of: String,
+    nodes: Vec<TraceNode>,
+    pods: Vec<TracePod>,
+    /// Whether it is a node, and its name; the place of the item.
+    seen: BTreeMap<(bool, String), usize>,
+    /// What was wrong with an item, after which nothing more is read.
+    wrong: Option<TraceError>,
+}
+
+impl Reading {
+    fn take(&mut self, index: usize, item: &Item) -> Result<(), TraceError> {
         let path = format!("items[{index}]");
         let wrong =
             |(field, what): (&str, String)| TraceError::Entry { path: format!("{path}{field}"), what };
-        // The items of a NodeList or PodList do not repeat what they are.
-        let kind =
-            if item.kind.is_empty() { list.kind.strip_suffix("List").unwrap_or("") } else { &item.kind };
+        let kind = if item.kind.is_empty() { &self.of } else { &item.kind };
         if item.metadata.name.is_empty() {
             return Err(wrong((".metadata.name", "is missing; this is no object of Kubernetes".to_owned())));
         }
-        let name = match (&item.metadata.namespace, kind) {
-            (Some(namespace), "Pod") => format!("{namespace}/{}", item.metadata.name),
+        let is_node = kind == "Node";
+        let name = match (&item.metadata.namespace, is_node) {
+            (Some(namespace), false) => format!("{namespace}/{}", item.metadata.name),
             _ => item.metadata.name.clone(),
         };
-        match kind {
-            "Node" => nodes.push(node(name.clone(), item).map_err(wrong)?),
-            "Pod" => pods.extend(pod(name.clone(), item).map_err(wrong)?),
+        match kind.as_str() {
+            "Node" => self.nodes.push(node(name.clone(), item).map_err(wrong)?),
+            "Pod" => self.pods.extend(pod(name.clone(), item).map_err(wrong)?),
             other => {
                 let what =
                     format!("is {other:?}; get nodes and pods alone: kubectl get nodes,pods -A -o json");
                 return Err(wrong((".kind", what)));
             }
         }
-        if let Some(before) = seen.insert((kind == "Node", name), index) {
+        if let Some(before) = self.seen.insert((is_node, name), index) {
             return Err(wrong((".metadata.name", format!("is already the name of items[{before}]"))));
         }
+        Ok(())
     }
-    nodes.sort_by(|a: &TraceNode, b: &TraceNode| a.name.cmp(&b.name));
-    Ok((nodes, pods))
+}
+
+/// The object around the items.
+struct List<'a>(&'a mut Reading);
+
+impl<'de> DeserializeSeed<'de> for List<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for List<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of objects of Kubernetes")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        let mut found = false;
+        while let Some(name) = fields.next_key::<String>()? {
+            if name != "items" {
+                fields.next_value::<IgnoredAny>()?;
+            } else if std::mem::replace(&mut found, true) {
+                return Err(A::Error::custom("\"items\" is there twice"));
+            } else {
+                fields.next_value_seed(Items(self.0))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The items, one after another.
+struct Items<'a>(&'a mut Reading);
+
+impl<'de> DeserializeSeed<'de> for Items<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Items<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let mut index = 0;
+        while let Some(item) = items.next_element::<Item>()? {
+            if index == MOST_ENTRIES {
+                let what = format!("more than {MOST_ENTRIES} entries; simulate them in parts");
+                return Err(A::Error::custom(what));
+            }
+            if let Err(wrong) = self.0.take(index, &item) {
+                self.0.wrong = Some(wrong);
+                return Err(A::Error::custom("an item is wrong"));
+            }
+            index += 1;
+        }
+        Ok(())
+    }
 }
 
 fn node(name: String, item: &Item) -> Result<TraceNode, (&'static str, String)> {
-    let labels = item.metadata.labels.as_ref();
-    let label = |key: &str| labels.and_then(|labels| labels.get(key)).map_or("", String::as_str);
-    if !matches!(label(REPLICAS), "" | "0" | "1") {
+    let unlabelled = Labels::default();
+    let labels = item.metadata.labels.as_ref().unwrap_or(&unlabelled);
+    if !matches!(labels.replicas.as_str(), "" | "0" | "1") {
         let what = format!(
             "{REPLICAS} is {:?}: the node shares its GPUs, and the list does not tell which pods share which; write nodes and pods as CSV",
-            label(REPLICAS)
+            labels.replicas
         );
         return Err((".metadata.labels", what));
     }
-    let none = Amounts::new();
+    let none = Amounts::default();
     let allocatable = item.status.allocatable.as_ref().unwrap_or(&none);
     let has = sum(allocatable, Round::Down).map_err(|what| (".status.allocatable", what))?;
     if has.gpus > MOST_GPUS as u64 {
@@ -171,7 +267,7 @@ fn node(name: String, item: &Item) -> Result<TraceNode, (&'static str, String)> 
             format!("{GPU} is {}; more than {MOST_GPUS} can not be meant", has.gpus),
         ));
     }
-    let gpu_memory = match label(MEMORY) {
+    let gpu_memory = match labels.memory.as_str() {
         "" => 0,
         text => {
             amounts::count(MEMORY, text, u64::from(u32::MAX)).map_err(|what| (".metadata.labels", what))?
@@ -183,7 +279,7 @@ fn node(name: String, item: &Item) -> Result<TraceNode, (&'static str, String)> 
         memory: Mebibytes(has.memory),
         gpus: has.gpus as u8,
         gpu_memory: Mebibytes(if has.gpus == 0 { 0 } else { gpu_memory }),
-        model: if has.gpus == 0 { String::new() } else { label(PRODUCT).to_owned() },
+        model: if has.gpus == 0 { String::new() } else { labels.product.clone() },
     })
 }
 
@@ -207,7 +303,7 @@ fn pod(name: String, item: &Item) -> Result<Option<TracePod>, (&'static str, Str
             before = before.or(beside.and(own));
         }
     }
-    let none = Amounts::new();
+    let none = Amounts::default();
     let overhead = item.spec.overhead.as_ref().unwrap_or(&none);
     let overhead = sum(overhead, Round::Up).map_err(|what| (".spec.overhead", what))?;
     let all = steady.and(beside).or(before).and(overhead);
@@ -220,7 +316,7 @@ fn pod(name: String, item: &Item) -> Result<Option<TracePod>, (&'static str, Str
         0 => Claim::cpu_only(cpu, memory),
         gpus => Claim::whole(gpus, cpu, memory),
     };
-    let models = item.spec.node_selector.as_ref().and_then(|selector| selector.get(PRODUCT));
+    let models = item.spec.node_selector.as_ref().map(|selector| &selector.product);
     Ok(Some(TracePod {
         name,
         claim,
@@ -234,10 +330,10 @@ fn pod(name: String, item: &Item) -> Result<Option<TracePod>, (&'static str, Str
 /// What a container requests; what it only limits, it also requests.
 fn requested(container: &Container) -> Result<Sum, String> {
     let Some(resources) = &container.resources else { return Ok(Sum::default()) };
-    let mut amounts = resources.limits.clone().unwrap_or_default();
-    amounts.extend(resources.requests.clone().unwrap_or_default());
-    let other = amounts.keys().find(|name| name.starts_with("nvidia.com/") && *name != GPU);
-    if let Some(other) = other {
+    let none = Amounts::default();
+    let limits = resources.limits.as_ref().unwrap_or(&none);
+    let amounts = resources.requests.as_ref().unwrap_or(&none).or(limits);
+    if let Some(other) = &amounts.other {
         return Err(format!(
             "asks for {other}; from such a list only whole GPUs ({GPU}) can be simulated; write pods as CSV"
         ));
@@ -246,16 +342,11 @@ fn requested(container: &Container) -> Result<Sum, String> {
 }
 
 fn sum(amounts: &Amounts, round: Round) -> Result<Sum, String> {
-    let text = |name: &str| match amounts.get(name) {
-        None | Some(Value::Null) => Ok(String::new()),
-        Some(Value::String(text)) => Ok(text.clone()),
-        Some(Value::Number(number)) => Ok(number.to_string()),
-        Some(_) => Err(format!("{name} is neither text nor a number")),
-    };
-    let gpus = text(GPU)?;
+    let (cpu, memory, gpus) =
+        (amounts.cpu.text("cpu")?, amounts.memory.text("memory")?, amounts.gpus.text(GPU)?);
     Ok(Sum {
-        cpu: amounts::cpu(&text("cpu")?, round)?.0,
-        memory: amounts::memory("memory", &text("memory")?, true, round)?.0,
-        gpus: if gpus.is_empty() { 0 } else { amounts::count(GPU, &gpus, 1 << 20)? },
+        cpu: amounts::cpu(cpu, round)?.0,
+        memory: amounts::memory("memory", memory, true, round)?.0,
+        gpus: if gpus.is_empty() { 0 } else { amounts::count(GPU, gpus, 1 << 20)? },
     })
 }

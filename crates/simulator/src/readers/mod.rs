@@ -2,6 +2,7 @@
 
 mod amounts;
 mod bounded;
+mod fields;
 pub mod kubernetes;
 pub mod plain;
 
@@ -39,11 +40,10 @@ pub fn format(text: &str) -> Result<Format, TraceError> {
     }
     if text.trim_start().starts_with('{') {
         // A look at the names on top, without keeping what they hold.
-        let names: std::collections::BTreeMap<String, serde::de::IgnoredAny> =
-            serde_json::from_str(text).map_err(|error| syntax(&error))?;
+        let names: fields::OnTop = serde_json::from_str(text).map_err(|error| syntax(&error))?;
         return match names {
-            names if names.contains_key("items") => Ok(Format::Kubernetes),
-            names if names.contains_key("nodes") || names.contains_key("pods") => Ok(Format::Json),
+            fields::OnTop { items: true, .. } => Ok(Format::Kubernetes),
+            fields::OnTop { nodes: true, .. } | fields::OnTop { pods: true, .. } => Ok(Format::Json),
             _ => wrong(1, format!("JSON, but no trace; {}", known())),
         };
     }
