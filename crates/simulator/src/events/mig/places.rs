@@ -91,6 +91,16 @@ impl Places {
         number
     }
 
+    /// The kind of GPU that a layout is of.
+    pub(super) fn kind(&self, layout: LayoutIndex) -> KindIndex {
+        self.layouts[layout.0].0
+    }
+
+    /// What one more instance of a profile costs at best on a GPU in MIG mode, if there is a place for it.
+    pub(super) fn price(&mut self, kind: &Kind, layout: LayoutIndex, profile: ProfileSlot) -> Option<Price> {
+        self.ways(kind, layout, profile).first().map(|way| way.price)
+    }
+
     /// The best places for all that is wanted on the GPUs of one node, and their price.
     pub(super) fn find(
         &mut self,

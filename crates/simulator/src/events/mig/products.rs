@@ -68,6 +68,11 @@ impl Products {
         self.asks.binary_search(asked).ok().map(AskIndex)
     }
 
+    /// Whether an ask is for a single device.
+    pub(super) fn asks_for_one(&self, ask: AskIndex) -> bool {
+        self.asks.get(ask.0).is_some_and(|asked| asked.instances() == 1)
+    }
+
     pub(super) fn kind(&self, model: ModelId) -> Option<KindIndex> {
         self.of_model.get(usize::from(model.0)).copied().flatten()
     }
