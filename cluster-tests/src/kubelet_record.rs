@@ -1,6 +1,8 @@
 //! What kubelet itself wrote down about the devices it gave away: which, to whom, and what the plugin answered.
 
 use crate::Cluster;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use carve_kubelet_api::device_plugin::ContainerAllocateResponse;
 use prost::Message;
 use serde_json::Value;
@@ -39,8 +41,9 @@ fn record(entry: &Value) -> Record {
     // Devices stand there by NUMA node.
     let numa = entry["DeviceIDs"].as_object().cloned().unwrap_or_default();
     let devices = numa.values().flat_map(|ids| ids.as_array().cloned().unwrap_or_default());
-    let bytes =
-        from_base64(&text("AllocResp")).unwrap_or_else(|| panic!("{FILE}: AllocResp is not base64: {entry}"));
+    let bytes = STANDARD
+        .decode(text("AllocResp"))
+        .unwrap_or_else(|error| panic!("{FILE}: AllocResp is not base64: {error}: {entry}"));
     let answer = ContainerAllocateResponse::decode(bytes.as_slice())
         .unwrap_or_else(|error| panic!("{FILE}: AllocResp: {error}: {entry}"));
     Record {
@@ -49,34 +52,4 @@ fn record(entry: &Value) -> Record {
         devices: devices.filter_map(|id| Some(id.as_str()?.to_owned())).collect(),
         answer,
     }
-}
-
-fn from_base64(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let (mut bits, mut held) = (0u32, 0);
-    for letter in text.trim_end_matches('=').bytes() {
-        let sextet = match letter {
-            b'A'..=b'Z' => letter - b'A',
-            b'a'..=b'z' => letter - b'a' + 26,
-            b'0'..=b'9' => letter - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        bits = (bits << 6 | u32::from(sextet)) & 0xffff;
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push((bits >> held) as u8);
-        }
-    }
-    Some(bytes)
-}
-
-#[test]
-fn base64_reads_what_the_lab_writes() {
-    for bytes in [&b""[..], b"f", b"fo", b"foo", b"foob", &[0, 255, 128, 7, 1]] {
-        assert_eq!(from_base64(&carve_lab::base64(bytes)).as_deref(), Some(bytes));
-    }
-    assert_eq!(from_base64("Zm9v*"), None);
 }

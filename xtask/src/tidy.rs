@@ -29,7 +29,10 @@ const PURE: &[(&str, &[&str])] = &[
     ("gpu-host", &["carve-gpu-model", "serde", "serde-saphyr", "thiserror"]),
     ("planner", &["carve-gpu-model", "thiserror"]),
     ("placement", &["carve-gpu-host", "carve-gpu-model", "thiserror"]),
-    ("simulator", &["carve-gpu-model", "carve-placement", "serde", "serde_json", "thiserror"]),
+    (
+        "simulator",
+        &["carve-gpu-model", "carve-placement", "carve-planner", "serde", "serde_json", "thiserror"],
+    ),
     ("slicing", &["carve-formats", "carve-gpu-host", "carve-gpu-model", "thiserror"]),
 ];
 

@@ -138,6 +138,11 @@ fn annotations_ask_and_wish() {
     assert_eq!((memory.memory, memory.count, memory.asker.as_str()), (mib(2000), 2, "c"));
     let fusion = ask("tensor-fusion.ai/vram-limit: 1Gi, tensor-fusion.ai/compute-percent-limit: '12'", "");
     assert_eq!((fusion.memory, fusion.compute), (mib(1024), Some(Thousandths(120))));
+    let own = ask("tensor-fusion.ai/gpu-count: '2', tensor-fusion.ai/vendor: nvidia", "");
+    assert_eq!((own.dialect, own.count), (Dialect::TensorFusion, 2));
+    let other = one(&pod("tensor-fusion.ai/gpu-count: '2', tensor-fusion.ai/vendor: Ascend", ""));
+    assert!(other.workloads[0].pod.gpus.is_empty(), "an accelerator of another maker is no GPU");
+    assert!(other.findings[0].diagnostic.to_string().contains("'Ascend' makes no GPUs of NVIDIA"));
     let wishes = ask(
         "nvidia.com/use-gputype: 'A100,V100', nvidia.com/nouse-gputype: '1080', nvidia.com/use-gpuuuid: GPU-1, \
          nvidia.com/vgpu-mode: mig, carve.dev/isolation: tenant",

@@ -296,6 +296,15 @@ impl Fleet {
         self.set_room(spot.node, room);
     }
 
+    /// Keeps a GPU that no claim has for another use, such as MIG devices, or gives it back to claims as a whole.
+    pub fn set_aside(&mut self, node: NodeIndex, gpu: usize, aside: bool) {
+        let room = match aside {
+            true => self.room(node).without(gpu),
+            false => self.room(node).with_whole(gpu, self.shape(node)),
+        };
+        self.set_room(node, room);
+    }
+
     fn set_room(&mut self, node: NodeIndex, room: NodeRoom) {
         self.nodes[node.0 as usize].room = room;
         self.settle(node);

@@ -53,6 +53,12 @@ impl GpuSet {
         GpuSet(1 << gpu)
     }
 
+    /// The set with one more.
+    #[must_use]
+    pub const fn with(self, gpu: usize) -> Self {
+        GpuSet(self.0 | 1 << gpu)
+    }
+
     /// Their numbers, in order.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (0..MOST_GPUS).filter(move |gpu| self.0 >> gpu & 1 == 1)
@@ -224,6 +230,22 @@ impl NodeRoom {
             self.compute[gpu] += claim.compute.0;
             self.gpu_memory[gpu] += claim.gpu_memory.0 as u32;
         }
+        self
+    }
+
+    /// Nothing of a GPU is left, because it is put to another use as a whole.
+    #[must_use]
+    pub fn without(mut self, gpu: usize) -> Self {
+        self.compute[gpu] = 0;
+        self.gpu_memory[gpu] = 0;
+        self
+    }
+
+    /// All of a GPU is left, as in a node of this shape that nothing runs on.
+    #[must_use]
+    pub fn with_whole(mut self, gpu: usize, shape: &NodeShape) -> Self {
+        self.compute[gpu] = WHOLE.0;
+        self.gpu_memory[gpu] = u32::try_from(shape.gpu_memory.0).unwrap_or(u32::MAX);
         self
     }
 

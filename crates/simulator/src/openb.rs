@@ -67,6 +67,7 @@ pub fn pods(text: &str) -> Result<Vec<TracePod>, TraceError> {
         pods.push(TracePod {
             name: table.name(&row, "name", &mut seen)?,
             claim,
+            mig: Default::default(),
             models: models.to_owned(),
             created: table.optional(&row, "creation_time")?,
             deleted: table.optional(&row, "deletion_time")?,

@@ -1,6 +1,6 @@
 //! Nodes and claims as a trace lists them.
 
-use carve_gpu_model::Mebibytes;
+use carve_gpu_model::{Geometry, Mebibytes};
 use carve_placement::{
     Claim, CpuMilli, Fleet, FleetError, GpuMilli, Mechanisms, Misfit, NodeShape, Placer, Spot, WHOLE,
     Workload,
@@ -30,8 +30,10 @@ pub struct TraceNode {
 pub struct TracePod {
     /// Its name.
     pub name: String,
-    /// What it asks for, but for the models.
+    /// What it asks for, but for the models and for MIG devices.
     pub claim: Claim,
+    /// MIG devices it asks for, all on one node; such a pod has no other GPU.
+    pub mig: Geometry,
     /// The models that will do, as the trace writes them; empty for any.
     pub models: String,
     /// When it came, in seconds.
@@ -82,6 +84,16 @@ pub enum TraceError {
         /// Why it can not be.
         why: String,
     },
+    /// MIG devices are asked for where nobody knows of any.
+    #[error(
+        "pod '{pod}' asks for MIG devices ({asked}), but no node has GPUs that are known to be divided by MIG; write the model of a node as a product, such as a100-40gb, or as the driver names it, such as NVIDIA A100-SXM4-40GB"
+    )]
+    NoMig {
+        /// The first pod that asks.
+        pod: String,
+        /// What it asks for.
+        asked: String,
+    },
     /// The nodes do not make a fleet.
     #[error(transparent)]
     Fleet(#[from] FleetError),
@@ -126,8 +138,8 @@ impl Trace {
         self.fleet(names.into_iter().filter_map(|name| places.get(name).copied()))
     }
 
-    /// Puts the pods that run from the beginning where they run, and says which and where. The trace does not tell which
-    /// GPUs they have, so they get the fullest that will do.
+    /// Puts the pods that run from the beginning where they run, and says which and where; those with MIG devices are left to
+    /// whoever divides GPUs. The trace does not tell which GPUs they have, so they get the fullest that will do.
     pub fn start_running(
         &self,
         fleet: &mut Fleet,
@@ -135,7 +147,7 @@ impl Trace {
     ) -> Result<Vec<(usize, Spot)>, TraceError> {
         let mut started = Vec::new();
         for (index, pod) in self.pods.iter().enumerate() {
-            let Some(name) = &pod.node else { continue };
+            let Some(name) = pod.node.as_ref().filter(|_| pod.mig.is_empty()) else { continue };
             let refuse = |why: &str| {
                 let (pod, node) = (pod.name.clone(), name.clone());
                 Err(TraceError::Running { pod, node, why: why.to_owned() })
@@ -143,16 +155,7 @@ impl Trace {
             let Some(node) = fleet.named(name) else { return refuse("the trace has no such node") };
             let claim = pod.claim_on(fleet);
             if let Err(misfit) = fleet.fits(node, &claim) {
-                return refuse(match misfit {
-                    Misfit::Model => "its GPUs are of another model",
-                    Misfit::Mechanism => "its GPUs can not be divided that way",
-                    Misfit::Gpus => "too few of its GPUs have so much left",
-                    Misfit::Apart => "its free GPUs are too far apart",
-                    Misfit::Cpu => "it has not so much CPU left",
-                    Misfit::Memory => "it has not so much memory left",
-                    Misfit::Pods => "it has as many pods as it takes",
-                    Misfit::Away => "it is not there",
-                });
+                return refuse(why_not(misfit));
             }
             let spot = Spot { node, gpus: placer.score(fleet, node, &claim).gpus };
             fleet.place(&claim, spot);
@@ -181,12 +184,27 @@ impl Trace {
         seen_as: impl Fn(&Claim) -> Claim,
     ) -> BTreeMap<(u64, u16, u8, &str), (Claim, u64)> {
         let mut kinds: BTreeMap<(u64, u16, u8, &str), (Claim, u64)> = BTreeMap::new();
-        for pod in &self.pods {
+        // MIG devices have places of their own, which no policy decides.
+        for pod in self.pods.iter().filter(|pod| pod.mig.is_empty()) {
             let claim = seen_as(&pod.claim_on(fleet));
             let key = (claim.cpu.0, claim.compute.0, claim.gpus, pod.models.as_str());
             kinds.entry(key).or_insert((claim, 0)).1 += 1;
         }
         kinds
+    }
+}
+
+/// Why a pod can not run on a node.
+pub(crate) fn why_not(misfit: Misfit) -> &'static str {
+    match misfit {
+        Misfit::Model => "its GPUs are of another model",
+        Misfit::Mechanism => "its GPUs can not be divided that way",
+        Misfit::Gpus => "too few of its GPUs have so much left",
+        Misfit::Apart => "its free GPUs are too far apart",
+        Misfit::Cpu => "it has not so much CPU left",
+        Misfit::Memory => "it has not so much memory left",
+        Misfit::Pods => "it has as many pods as it takes",
+        Misfit::Away => "it is not there",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use carve_gpu_model::Mebibytes;
 use carve_placement::{Claim, CpuMilli, GpuMilli, Policy};
-use carve_simulator::events::{Failures, Growth, History, Outage, Settings, What, run};
+use carve_simulator::events::{Failures, Growth, History, MigTimes, Outage, Settings, What, run};
 use carve_simulator::filling::Size;
 use carve_simulator::{Trace, TraceNode, TracePod};
 use proptest::prelude::{Just, Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
@@ -29,6 +29,7 @@ fn pod(name: &str, gpus: u8, milli: u16, arrive: u64, duration: Option<u64>) -> 
     TracePod {
         name: name.to_owned(),
         claim,
+        mig: Default::default(),
         models: String::new(),
         created: Some(arrive),
         deleted: duration.map(|duration| arrive + duration),
@@ -43,9 +44,9 @@ fn told(trace: &Trace, history: &History) -> Vec<String> {
         .happened
         .iter()
         .filter_map(|one| {
-            let at = one.at;
+            let at = one.at_ms as f64 / 1000.0;
             Some(match one.what {
-                What::Arrived(_) => return None,
+                What::Arrived(_) | What::Placed(..) | What::Given { .. } | What::Mig(_) => return None,
                 What::Started(pod, spot) => {
                     format!("{at} {} on {}", name(pod), history.fleet.name(spot.node))
                 }
@@ -75,13 +76,13 @@ fn those_who_fit_go_ahead_and_the_first_to_come_is_the_first_served() {
     );
     let figures = history.figures(&trace);
     // a 0, b 9, c 18, d 0.
-    assert_eq!((figures.waits.mean, figures.waits.p95, figures.waits.worst), (6.75, 18, 18));
-    assert_eq!(figures.waits_by_size[&Size::One].worst, 0);
+    assert_eq!((figures.waits.mean, figures.waits.p95, figures.waits.worst), (6.75, 18.0, 18.0));
+    assert_eq!(figures.waits_by_size[&Size::One].worst, 0.0);
     assert_eq!(figures.waits_by_size[&Size::Several(2)].mean, 13.5);
     // GPU seconds: 10 + 20 + 10 + 4 = 44 of 2 × 25.
     assert!((figures.utilisation - 88.0).abs() < 1e-9, "{}", figures.utilisation);
     assert!((figures.node_hours - 25.0 / 3600.0).abs() < 1e-12);
-    assert_eq!((figures.finished, figures.lasted), (4, 25));
+    assert_eq!((figures.finished, figures.lasted_ms), (4, 25_000));
     assert_eq!(history.moments.iter().map(|moment| moment.waiting).max(), Some(2));
 }
 
@@ -140,7 +141,7 @@ fn what_ran_on_a_failed_node_starts_anew_before_those_who_came_later() {
         ]
     );
     let figures = history.figures(&trace);
-    assert_eq!((figures.interrupted, figures.waits.worst), (1, 24));
+    assert_eq!((figures.interrupted, figures.waits.worst), (1, 24.0));
     // Away from 6 to 15 of 35 seconds.
     assert!((figures.node_hours * 3600.0 - 26.0).abs() < 1e-6);
 }
@@ -211,11 +212,11 @@ fn check(trace: &Trace, settings: &Settings, history: &History) {
     let mut before = 0;
     let mut finished = 0;
     for one in &history.happened {
-        assert!(one.at >= before, "time goes on");
-        before = one.at;
+        assert!(one.at_ms >= before, "time goes on");
+        before = one.at_ms;
         match one.what {
             What::Arrived(pod) => {
-                assert_eq!(one.at, trace.pods[pod].created.unwrap());
+                assert_eq!(one.at_ms, trace.pods[pod].created.unwrap() * 1000);
                 assert_eq!(pods.insert(pod, State::Waiting), None, "a pod arrives once");
             }
             What::Started(pod, spot) => {
@@ -223,7 +224,7 @@ fn check(trace: &Trace, settings: &Settings, history: &History) {
                 assert!(!absent.contains(&spot.node.0), "on a node that is there");
                 let gpus: Vec<usize> = spot.gpus.iter().collect();
                 assert_eq!(gpus.len(), usize::from(trace.pods[pod].claim.gpus));
-                pods.insert(pod, State::Running { since: one.at, node: spot.node.0, gpus });
+                pods.insert(pod, State::Running { since: one.at_ms, node: spot.node.0, gpus });
                 let shape = history.fleet.shape(spot.node);
                 let mut left = vec![1000_i64; usize::from(shape.gpus)];
                 let (mut cpu, mut memory) = (shape.cpu.0 as i64, shape.memory.0 as i64);
@@ -243,7 +244,9 @@ fn check(trace: &Trace, settings: &Settings, history: &History) {
             }
             What::Finished(pod) => {
                 let lasts = trace.pods[pod].deleted.unwrap() - trace.pods[pod].created.unwrap();
-                assert!(matches!(pods[&pod], State::Running { since, .. } if since + lasts == one.at));
+                assert!(
+                    matches!(pods[&pod], State::Running { since, .. } if since + lasts * 1000 == one.at_ms)
+                );
                 pods.insert(pod, State::Gone);
                 finished += 1;
             }
@@ -257,6 +260,9 @@ fn check(trace: &Trace, settings: &Settings, history: &History) {
                 assert!(!pods.values().any(held), "nothing runs on a node that leaves");
             }
             What::NodeCame(node) => assert!(absent.remove(&node.0), "a node comes once"),
+            What::Placed(..) | What::Given { .. } | What::Mig(_) => {
+                panic!("nobody asked for MIG: {:?}", one.what)
+            }
         }
         let added =
             (trace.nodes.len() as u32..history.fleet.len() as u32).filter(|node| !absent.contains(node));
@@ -314,6 +320,7 @@ proptest! {
             outages: outages.into_iter().map(|(node, from, lasting)| Outage { node, from, lasting }).collect(),
             failures: failures.map(|(every, lasting)| Failures { every, lasting }),
             growth: growth.map(|(gpus, after, idle, most)| Growth { like: node("cloud", gpus), after, idle, most }),
+            mig: MigTimes::USUAL,
         };
         let history = run(&trace, &settings).unwrap();
         check(&trace, &settings, &history);

@@ -81,6 +81,7 @@ fn a_small_run_by_hand() {
     let pods = claims.iter().enumerate().map(|(index, claim)| TracePod {
         name: format!("p{index}"),
         claim: *claim,
+        mig: Default::default(),
         models: String::new(),
         created: None,
         deleted: None,

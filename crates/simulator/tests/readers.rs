@@ -67,6 +67,38 @@ fn a_table_and_a_document_of_the_same_things_are_the_same() {
 }
 
 #[test]
+fn mig_devices_are_read_from_tables_documents_and_clusters() {
+    let table =
+        "name,cpu,mig,models,duration\nserve,1,1g.5gb=2+3g.20gb,a100-40gb,1m\nmedia,1,1g.10gb+me,,1m\n";
+    let document = r#"{"pods": [
+        {"name": "serve", "cpu": 1, "mig": "3g.20gb+1g.5gb=2", "models": "a100-40gb", "duration": 60},
+        {"name": "media", "cpu": 1, "mig": "1g.10gb+me", "duration": 60}]}"#;
+    let pods = readers::trace(table).unwrap().pods;
+    assert_eq!(pods, readers::trace(document).unwrap().pods);
+    assert_eq!(pods[0].claim, Claim::cpu_only(CpuMilli(1000), Mebibytes(0)));
+    assert_eq!(pods[0].mig, "1g.5gb=2,3g.20gb".parse().unwrap());
+    assert_eq!(pods[1].mig, "1g.10gb+me".parse().unwrap());
+    // Containers together, and what runs before them by the largest: of 1g two, of 2g one.
+    let cluster = r#"{"items": [
+        {"kind": "Node", "metadata": {"name": "n", "labels": {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB", "nvidia.com/gpu.count": "8"}},
+         "status": {"allocatable": {"cpu": "8", "nvidia.com/gpu": "3", "nvidia.com/mig-1g.5gb": "35", "nvidia.com/mig-1g.10gb.me": "1"}}},
+        {"kind": "Pod", "metadata": {"name": "p"}, "spec": {
+           "nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB"},
+           "initContainers": [{"resources": {"limits": {"nvidia.com/mig-1g.5gb": "1", "nvidia.com/mig-2g.10gb": "1"}}}],
+           "containers": [{"resources": {"limits": {"nvidia.com/mig-1g.5gb": 1}}}, {"resources": {"requests": {"nvidia.com/mig-1g.5gb": "1", "nvidia.com/mig-1g.10gb.me": "1"}}}]}}]}"#;
+    let trace = readers::trace(cluster).unwrap();
+    assert_eq!((trace.nodes[0].gpus, trace.nodes[0].model.as_str()), (8, "NVIDIA-A100-SXM4-40GB"));
+    assert_eq!(trace.pods[0].mig, "1g.5gb=2,1g.10gb+me,2g.10gb".parse().unwrap());
+    assert_eq!(trace.pods[0].models, "NVIDIA-A100-SXM4-40GB");
+    let uncounted = cluster.replace(r#", "nvidia.com/gpu.count": "8""#, "");
+    assert!(refused(&uncounted).contains("items[0].metadata.labels: the node has nvidia.com/mig-1g.10gb.me"));
+    let both = cluster.replace(r#""nvidia.com/mig-2g.10gb": "1""#, r#""nvidia.com/gpu": "1""#);
+    assert!(refused(&both).contains("items[1].spec.containers: asks for 1 GPUs and"), "{}", refused(&both));
+    assert!(refused("name,gpus,mig\np,1,1g.5gb\n").contains("line 2: MIG devices and other GPUs"));
+    assert!(refused("name,mig\np,1g.5gb=500\n").contains("line 2: mig is 500"));
+}
+
+#[test]
 fn a_cluster_is_read_as_the_scheduler_counts_it() {
     let trace = readers::trace(CLUSTER).unwrap();
     assert_eq!(trace.nodes.len(), 2);
@@ -127,8 +159,8 @@ fn every_error_says_where_and_what_to_do() {
         ),
         ("{\"items\": [{\"kind\": \"Pod\"}]}", ["items[0].metadata.name", "missing", "Kubernetes"]),
         (
-            "{\"items\": [{\"kind\": \"Pod\", \"metadata\": {\"name\": \"p\"}, \"spec\": {\"containers\": [{\"resources\": {\"limits\": {\"nvidia.com/mig-1g.5gb\": 1}}}]}}]}",
-            ["items[0].spec.containers", "nvidia.com/mig-1g.5gb", "CSV"],
+            "{\"items\": [{\"kind\": \"Pod\", \"metadata\": {\"name\": \"p\"}, \"spec\": {\"containers\": [{\"resources\": {\"limits\": {\"nvidia.com/gpu.shared\": 1}}}]}}]}",
+            ["items[0].spec.containers", "nvidia.com/gpu.shared", "CSV"],
         ),
         (
             "{\"items\": [{\"kind\": \"Node\", \"metadata\": {\"name\": \"n\", \"labels\": {\"nvidia.com/gpu.replicas\": \"4\"}}}]}",

@@ -1,6 +1,7 @@
 //! What was typed after `carve simulate`.
 
 use carve_placement::Policy;
+use carve_simulator::events::MigTimes;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -28,9 +29,12 @@ pub(crate) struct SimulateArgs {
     /// How to print
     #[arg(short, long, value_enum, default_value_t = SimulateOutput::Table)]
     pub(crate) output: SimulateOutput,
-    /// Also draw the figures, as SVG files in this folder
+    /// Also draw the figures, as files in this folder
     #[arg(long, value_name = "DIR")]
     pub(crate) plot: Option<PathBuf>,
+    /// As what they are drawn
+    #[arg(long, requires = "plot", value_enum, default_value_t = PlotFormat::Both)]
+    pub(crate) plot_format: PlotFormat,
     /// Leave out the bounds, which can take longer than the runs
     #[arg(long)]
     pub(crate) no_bounds: bool,
@@ -44,6 +48,9 @@ pub(crate) struct TimeArgs {
     /// Let pods come, wait, run and go at the times of the trace, instead of filling the fleet
     #[arg(long, conflicts_with_all = ["percent", "sequence"])]
     pub(crate) events: bool,
+    /// How long pods last of which the trace does not say it; without this, for ever
+    #[arg(long, requires = "events", value_name = "TIME", value_parser = time)]
+    pub(crate) duration: Option<u64>,
     /// Turn away whoever does not fit at once
     #[arg(long, requires = "events")]
     pub(crate) no_queue: bool,
@@ -65,6 +72,42 @@ pub(crate) struct TimeArgs {
     /// Take an added node away when nothing has run on it for so long
     #[arg(long, requires = "add_after", value_name = "TIME", value_parser = time, default_value = "10m")]
     pub(crate) remove_after: u64,
+    /// How long it takes to make a MIG instance, in milliseconds
+    #[arg(long, requires = "events", value_name = "MS", default_value_t = MigTimes::USUAL.create_ms, value_parser = longest())]
+    pub(crate) mig_create_ms: u64,
+    /// How long it takes to destroy one
+    #[arg(long, requires = "events", value_name = "MS", default_value_t = MigTimes::USUAL.destroy_ms, value_parser = longest())]
+    pub(crate) mig_destroy_ms: u64,
+    /// How long it takes to switch a GPU into MIG mode or out of it; without this, 1000, or 10000 where it must be reset
+    #[arg(long, requires = "events", value_name = "MS", value_parser = longest())]
+    pub(crate) mig_mode_ms: Option<u64>,
+}
+
+impl TimeArgs {
+    pub(crate) fn mig(&self) -> MigTimes {
+        let MigTimes { mode_ms, reset_ms, .. } = MigTimes::USUAL;
+        MigTimes {
+            create_ms: self.mig_create_ms,
+            destroy_ms: self.mig_destroy_ms,
+            mode_ms: self.mig_mode_ms.unwrap_or(mode_ms),
+            reset_ms: self.mig_mode_ms.unwrap_or(reset_ms),
+        }
+    }
+}
+
+/// A day: no GPU takes longer for anything.
+fn longest() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(0..=86_400_000)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PlotFormat {
+    /// Drawings that stay sharp at any size
+    Svg,
+    /// Pixels, for what shows no SVG
+    Png,
+    /// Both of them
+    Both,
 }
 
 /// Seconds, which may not be none: nothing would come between one event and the next.

@@ -2,6 +2,8 @@
 
 pub(crate) mod args;
 mod files;
+mod mig;
+mod picture;
 mod plot;
 mod report;
 mod runs;
@@ -16,9 +18,20 @@ use carve_simulator::{Trace, readers};
 /// Runs, prints, draws.
 pub(crate) fn simulate(args: &SimulateArgs) -> Outcome {
     let policies = distinct(&args.policy)?;
-    let trace = trace(args)?;
+    let mut trace = trace(args)?;
     if args.time.events {
+        for pod in trace.pods.iter_mut().filter(|pod| pod.deleted.is_none()) {
+            let from = pod.created.unwrap_or(0);
+            pod.deleted = args.time.duration.map(|lasting| from.saturating_add(lasting));
+        }
         return through_time::simulate(args, &trace, &policies);
+    }
+    if let Some(pod) = trace.pods.iter().find(|pod| !pod.mig.is_empty()) {
+        let what = format!(
+            "pod '{}' asks for MIG devices ({}), which are only made through time",
+            pod.name, pod.mig
+        );
+        return Err(files::unreadable(&args.trace, what).hint("add --events"));
     }
     let sequences = sequences(args, &trace)?;
     let failed = |error| files::wrong(&args.trace, &error);
@@ -35,7 +48,7 @@ pub(crate) fn simulate(args: &SimulateArgs) -> Outcome {
         SimulateOutput::Csv => report::csv(&runs)?,
     }
     match &args.plot {
-        Some(folder) => plot::plot(folder, &policies, &runs),
+        Some(folder) => plot::plot(folder, args.plot_format, &policies, &runs),
         None => Ok(()),
     }
 }

@@ -1,16 +1,16 @@
-//! Draws runs as SVG files: how full the fleet got, how fragmented, and who was turned away.
+//! Draws runs: how full the fleet got, how fragmented, and who was turned away.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
+use crate::simulate::args::PlotFormat;
+use crate::simulate::picture::{self, Area, Failed, Picture};
 use crate::simulate::report::of;
 use crate::simulate::runs::Run;
 use carve_placement::Policy;
 use carve_simulator::measured::Point;
-use plotters::backend::SVGBackend;
+use plotters::backend::DrawingBackend;
 use plotters::chart::{ChartBuilder, ChartContext, SeriesLabelPosition};
-use plotters::coord::Shift;
 use plotters::coord::cartesian::Cartesian2d;
 use plotters::coord::types::RangedCoordf64;
-use plotters::drawing::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea};
 use plotters::element::{PathElement, Polygon, Rectangle, Text};
 use plotters::style::{BLACK, Color, IntoFont, RGBColor, WHITE};
 use std::ops::Range;
@@ -28,80 +28,90 @@ const COLOURS: [RGBColor; 9] = [
     RGBColor(140, 100, 40),
     RGBColor(0, 0, 0),
 ];
-const SIZE: (u32, u32) = (960, 540);
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-type Failed = DrawingAreaErrorKind<std::io::Error>;
-type Drawn = Result<(), Failed>;
+type Plane = Cartesian2d<RangedCoordf64, RangedCoordf64>;
+type Chart<'a, DB> = ChartContext<'a, DB, Plane>;
+type Drawn<DB> = Result<(), Failed<DB>>;
+
+/// How many times as large everything is drawn.
+#[derive(Clone, Copy)]
+struct Pen(u32);
+
+impl Pen {
+    fn wide(self, width: u32) -> u32 {
+        width * self.0
+    }
+
+    fn far(self, distance: i32) -> i32 {
+        distance * self.0 as i32
+    }
+
+    fn font(self, size: u32) -> (&'static str, u32) {
+        ("sans-serif", size * self.0)
+    }
+}
+
+/// What can be drawn.
+enum Figure<'a> {
+    /// A line with its band for each policy, from a place on; the labels are title, what is across and what is upward.
+    Lines { labels: [&'static str; 3], left: f64, bands: Vec<Band> },
+    /// Who was turned away.
+    Failures { policies: &'a [Policy], runs: &'a [Run] },
+}
+
+impl Picture for Figure<'_> {
+    fn draw<DB: DrawingBackend>(&self, area: &Area<DB>, times: u32) -> Drawn<DB> {
+        let pen = Pen(times);
+        match self {
+            Figure::Lines { labels, left, bands } => lines(area, pen, *labels, *left, bands),
+            Figure::Failures { policies, runs } => failures(area, pen, policies, runs),
+        }
+    }
+}
 
 /// Writes the figures into a folder, which is made if it is not there.
-pub(crate) fn plot(folder: &Path, policies: &[Policy], runs: &[Run]) -> Outcome {
+pub(crate) fn plot(folder: &Path, format: PlotFormat, policies: &[Policy], runs: &[Run]) -> Outcome {
     let bands = |figure: fn(&Point) -> f64| -> Vec<Band> {
         policies.iter().map(|policy| Band::of(*policy, &of(runs, *policy), figure)).collect()
     };
     let asked = "% of all GPUs asked for";
-    let figures: [(&str, Result<String, _>); 3] = [
-        (
-            "allocation.svg",
-            drawing(|area| {
-                let labels = ["GPUs in use", asked, "% of all GPUs in use"];
-                lines(area, labels, begin(runs), &bands(|point| point.allocated))
-            }),
-        ),
-        (
-            "fragmentation.svg",
-            drawing(|area| {
-                let labels = ["Idle GPUs that the usual workload can not use", asked, "% of idle GPUs"];
-                lines(area, labels, 0.0, &bands(|point| point.fragmentation))
-            }),
-        ),
-        ("failures.svg", drawing(|area| failures(area, policies, runs))),
+    let allocation = Figure::Lines {
+        labels: ["GPUs in use", asked, "% of all GPUs in use"],
+        left: begin(runs),
+        bands: bands(|point| point.allocated),
+    };
+    let fragmentation = Figure::Lines {
+        labels: ["Idle GPUs that the usual workload can not use", asked, "% of idle GPUs"],
+        left: 0.0,
+        bands: bands(|point| point.fragmentation),
+    };
+    let figures = [
+        ("allocation", allocation),
+        ("fragmentation", fragmentation),
+        ("failures", Figure::Failures { policies, runs }),
     ];
-    write(folder, figures)
+    picture::write(folder, format, &figures)
 }
 
 /// Draws what changes through time.
-pub(crate) fn plot_through_time(folder: &Path, used: &[Band], waiting: &[Band]) -> Outcome {
-    let hours = "hours";
+pub(crate) fn plot_through_time(
+    folder: &Path,
+    format: PlotFormat,
+    used: Vec<Band>,
+    waiting: Vec<Band>,
+) -> Outcome {
+    let lines = |title, upward, bands| Figure::Lines { labels: [title, "hours", upward], left: 0.0, bands };
     let figures = [
-        (
-            "utilisation.svg",
-            drawing(|area| lines(area, ["GPUs in use", hours, "% of the GPUs there are"], 0.0, used)),
-        ),
-        ("waiting.svg", drawing(|area| lines(area, ["Pods that wait", hours, "pods"], 0.0, waiting))),
+        ("utilisation", lines("GPUs in use", "% of the GPUs there are", used)),
+        ("waiting", lines("Pods that wait", "pods", waiting)),
     ];
-    write(folder, figures)
-}
-
-fn write<const N: usize>(folder: &Path, figures: [(&str, Result<String, Failed>); N]) -> Outcome {
-    let failed = |path: &Path, error: &dyn std::fmt::Display| {
-        Failure::new(format!("{}: can not write it: {error}", path.display()))
-    };
-    std::fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
-    for (name, figure) in figures {
-        let path = folder.join(name);
-        let svg = figure.map_err(|error| failed(&path, &error))?;
-        crate::output::put(&path, svg.as_bytes()).map_err(|error| failed(&path, &error))?;
-    }
-    Ok(())
+    picture::write(folder, format, &figures)
 }
 
 /// Where it becomes interesting: a little before the first claim is turned away. Until then all lines are one.
 fn begin(runs: &[Run]) -> f64 {
     let first = runs.iter().filter_map(|run| run.figures.first_failure).fold(f64::INFINITY, f64::min);
     if first.is_finite() { ((first - 10.0) / 10.0).floor().max(0.0) * 10.0 } else { 0.0 }
-}
-
-fn drawing(draw: impl Fn(&Area<'_>) -> Drawn) -> Result<String, Failed> {
-    let mut svg = String::new();
-    {
-        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        area.fill(&WHITE)?;
-        draw(&area)?;
-        area.present()?;
-    }
-    Ok(svg)
 }
 
 /// A figure of a policy against arrivals: the mean of all seeds, the least and the most.
@@ -131,35 +141,49 @@ pub(crate) fn spread(figures: &[f64]) -> [f64; 3] {
     [figures.iter().sum::<f64>() / figures.len().max(1) as f64, least, most]
 }
 
-/// A line with its band for each policy, from a place on; the labels are title, what is across and what is upward.
-fn lines(area: &Area<'_>, [title, across, upward]: [&str; 3], left: f64, bands: &[Band]) -> Drawn {
+fn lines<DB: DrawingBackend>(
+    area: &Area<DB>,
+    pen: Pen,
+    [title, across, upward]: [&str; 3],
+    left: f64,
+    bands: &[Band],
+) -> Drawn<DB> {
     let points = || bands.iter().flat_map(|band| &band.points).filter(|(at, _)| *at >= left);
     let right = points().map(|(at, _)| *at).fold(left + 1.0, f64::max);
     let top = points().map(|(_, [_, _, most])| *most).fold(1.0, f64::max);
     let bottom = if left > 0.0 { points().map(|(_, [_, least, _])| *least).fold(top, f64::min) } else { 0.0 };
-    let mut chart = chart(area, title, left..right, bottom..top + (top - bottom) * 0.05)?;
+    let mut chart = chart(area, pen, title, left..right, bottom..top + (top - bottom) * 0.05)?;
     chart
         .configure_mesh()
         .x_desc(across)
         .y_desc(upward)
         .x_label_formatter(&short)
         .y_label_formatter(&short)
-        .label_style(("sans-serif", 14))
+        .label_style(pen.font(15))
+        .axis_desc_style(pen.font(17))
         .light_line_style(WHITE)
         .draw()?;
-    for (band, colour) in bands.iter().zip(COLOURS.into_iter().cycle()) {
-        let points: Vec<&(f64, [f64; 3])> = band.points.iter().filter(|(at, _)| *at >= left).collect();
+    let coloured = || bands.iter().zip(COLOURS.into_iter().cycle());
+    let shown = |band: &Band| -> Vec<(f64, [f64; 3])> {
+        band.points.iter().filter(|(at, _)| *at >= left).copied().collect()
+    };
+    // All lines lie upon all bands: no band hides another's line.
+    for (band, colour) in coloured() {
+        let points = shown(band);
         let upper = points.iter().map(|(at, [_, _, most])| (*at, *most));
         let lower = points.iter().rev().map(|(at, [_, least, _])| (*at, *least));
         chart
-            .draw_series([Polygon::new(upper.chain(lower).collect::<Vec<_>>(), colour.mix(0.2).filled())])?;
-        let means: Vec<(f64, f64)> = points.iter().map(|(at, [mean, ..])| (*at, *mean)).collect();
-        chart
-            .draw_series([PathElement::new(means, colour.stroke_width(2))])?
-            .label(band.policy.name())
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+            .draw_series([Polygon::new(upper.chain(lower).collect::<Vec<_>>(), colour.mix(0.15).filled())])?;
     }
-    legend(&mut chart)
+    for (band, colour) in coloured() {
+        let means: Vec<(f64, f64)> = shown(band).iter().map(|(at, [mean, ..])| (*at, *mean)).collect();
+        let line = colour.stroke_width(pen.wide(2));
+        chart
+            .draw_series([PathElement::new(means, line)])?
+            .label(band.policy.name())
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + pen.far(18), y)], line));
+    }
+    legend(&mut chart, pen)
 }
 
 /// A number on an axis: as many digits as tell it from its neighbours.
@@ -168,7 +192,7 @@ fn short(value: &f64) -> String {
 }
 
 /// Claims turned away, by size, the policies beside each other.
-fn failures(area: &Area<'_>, policies: &[Policy], runs: &[Run]) -> Drawn {
+fn failures<DB: DrawingBackend>(area: &Area<DB>, pen: Pen, policies: &[Policy], runs: &[Run]) -> Drawn<DB> {
     let means: Vec<[(&str, f64); 5]> = policies
         .iter()
         .map(|policy| {
@@ -184,7 +208,7 @@ fn failures(area: &Area<'_>, policies: &[Policy], runs: &[Run]) -> Drawn {
         })
         .collect();
     let most = means.iter().flatten().map(|(_, mean)| *mean).fold(1.0, f64::max);
-    let mut chart = chart(area, "Claims turned away, by size", 0.0..5.0, 0.0..most * 1.1)?;
+    let mut chart = chart(area, pen, "Claims turned away, by size", 0.0..5.0, 0.0..most * 1.1)?;
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -192,7 +216,8 @@ fn failures(area: &Area<'_>, policies: &[Policy], runs: &[Run]) -> Drawn {
         .x_desc("CPU only, a part of a GPU, one GPU, several, eight or more")
         .y_desc("claims, mean of all seeds")
         .y_label_formatter(&short)
-        .label_style(("sans-serif", 14))
+        .label_style(pen.font(15))
+        .axis_desc_style(pen.font(17))
         .light_line_style(WHITE)
         .draw()?;
     let width = 0.8 / policies.len().max(1) as f64;
@@ -204,42 +229,44 @@ fn failures(area: &Area<'_>, policies: &[Policy], runs: &[Run]) -> Drawn {
         let bars = some.map(|(size, (_, mean))| {
             Rectangle::new([(left(size), 0.0), (left(size) + width * 0.9, *mean)], colour.filled())
         });
-        chart
-            .draw_series(bars)?
-            .label(policy.name())
-            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], colour.filled()));
+        chart.draw_series(bars)?.label(policy.name()).legend(move |(x, y)| {
+            Rectangle::new([(x, y - pen.far(5)), (x + pen.far(14), y + pen.far(5))], colour.filled())
+        });
         let figures = means.iter().enumerate().map(|(size, (_, mean))| {
-            Text::new(format!("{mean:.0}"), (left(size), mean + most * 0.035), ("sans-serif", 12).into_font())
+            Text::new(short(mean), (left(size), mean + most * 0.04), pen.font(14).into_font())
         });
         chart.draw_series(figures)?;
     }
     for (size, (name, _)) in carve_simulator::measured::TurnedAway::default().named().iter().enumerate() {
-        let label = Text::new(*name, (size as f64 + 0.35, most * 1.09), ("sans-serif", 15).into_font());
+        let label = Text::new(*name, (size as f64 + 0.35, most * 1.09), pen.font(16).into_font());
         chart.draw_series([label])?;
     }
-    legend(&mut chart)
+    legend(&mut chart, pen)
 }
 
-fn chart<'a, 'b>(
-    area: &'a Area<'b>,
+fn chart<'a, DB: DrawingBackend>(
+    area: &'a Area<DB>,
+    pen: Pen,
     title: &str,
     across: Range<f64>,
     upward: Range<f64>,
-) -> Result<Chart<'a, 'b>, Failed> {
+) -> Result<Chart<'a, DB>, Failed<DB>> {
     ChartBuilder::on(area)
-        .caption(title, ("sans-serif", 22))
-        .margin(16)
-        .x_label_area_size(44)
-        .y_label_area_size(60)
+        .caption(title, pen.font(24))
+        .margin(pen.wide(16))
+        .x_label_area_size(pen.wide(48))
+        .y_label_area_size(pen.wide(64))
         .build_cartesian_2d(across, upward)
 }
 
-fn legend<'a, 'b: 'a>(chart: &mut Chart<'a, 'b>) -> Drawn {
+fn legend<'a, DB: DrawingBackend + 'a>(chart: &mut Chart<'a, DB>, pen: Pen) -> Drawn<DB> {
     chart
         .configure_series_labels()
         .position(SeriesLabelPosition::MiddleRight)
         .background_style(WHITE.mix(0.85))
         .border_style(BLACK.mix(0.3))
-        .label_font(("sans-serif", 15))
+        .label_font(pen.font(16))
+        .legend_area_size(pen.wide(30))
+        .margin(pen.wide(8))
         .draw()
 }

@@ -4,6 +4,7 @@ use crate::failure::{Failure, Outcome};
 use crate::print;
 use crate::simulate::args::{Seeds, SimulateArgs, SimulateOutput};
 use crate::simulate::files;
+use crate::simulate::mig;
 use crate::simulate::plot::{self, Band};
 use crate::simulate::runs;
 use crate::table::Table;
@@ -19,10 +20,10 @@ use std::fmt::Write;
 const POINTS: u64 = 200;
 
 /// One run.
-struct Run {
+pub(super) struct Run {
     policy: Policy,
     seed: u64,
-    figures: Figures,
+    pub(super) figures: Figures,
     /// How things stood, at equal steps from the beginning to its end.
     points: Vec<Moment>,
 }
@@ -32,7 +33,9 @@ pub(crate) fn simulate(args: &SimulateArgs, trace: &Trace, policies: &[Policy]) 
     if !trace.pods.iter().any(|pod| pod.deleted.is_some()) {
         let failure =
             files::unreadable(&args.trace, "no pod says how long it lasts, so nothing would ever end");
-        return Err(failure.hint("give durations (column duration, or deletion_time), or leave out --events"));
+        return Err(failure.hint(
+            "give durations (column duration, deletion_time, or --duration for all), or leave out --events",
+        ));
     }
     let seeds = args.seeds.clone().unwrap_or(Seeds(vec![42])).0;
     let growth = growth(args, trace)?;
@@ -40,10 +43,12 @@ pub(crate) fn simulate(args: &SimulateArgs, trace: &Trace, policies: &[Policy]) 
         let (policy, seed) = (policies[index / seeds.len()], seeds[index % seeds.len()]);
         let failures = args.time.fail_every.map(|every| Failures { every, lasting: args.time.fail_for });
         let queue = !args.time.no_queue;
-        let settings = Settings { queue, failures, growth: growth.clone(), ..Settings::new(policy, seed) };
+        let mig = args.time.mig();
+        let settings =
+            Settings { queue, failures, growth: growth.clone(), mig, ..Settings::new(policy, seed) };
         let run = events::run(trace, &settings).map(|history| {
             let figures = history.figures(trace);
-            let points = (0..=POINTS).filter_map(|step| history.at(figures.lasted * step / POINTS).copied());
+            let points = (0..=POINTS).filter_map(|step| history.at(share(figures.lasted_ms, step)).copied());
             Run { policy, seed, points: points.collect(), figures }
         });
         (run, format!("{policy}, seed {seed}"))
@@ -61,7 +66,8 @@ pub(crate) fn simulate(args: &SimulateArgs, trace: &Trace, policies: &[Policy]) 
             let bands = |figure: &dyn Fn(&Moment) -> f64| -> Vec<Band> {
                 policies.iter().map(|policy| band(*policy, &of(&runs, *policy), figure)).collect()
             };
-            plot::plot_through_time(folder, &bands(&used), &bands(&|moment| moment.waiting as f64))
+            let waiting = bands(&|moment| moment.waiting as f64);
+            plot::plot_through_time(folder, args.plot_format, bands(&used), waiting)
         }
         None => Ok(()),
     }
@@ -88,28 +94,35 @@ fn of(runs: &[Run], policy: Policy) -> Vec<&Run> {
 
 fn band(policy: Policy, runs: &[&Run], figure: &dyn Fn(&Moment) -> f64) -> Band {
     // Runs end at different times; past its end, a run stands as it ended.
-    let last = runs.iter().map(|run| run.figures.lasted).max().unwrap_or(0);
+    let last = runs.iter().map(|run| run.figures.lasted_ms).max().unwrap_or(0);
     let points = (0..=POINTS).map(|step| {
-        let second = last * step / POINTS;
-        let figures: Vec<f64> = runs.iter().filter_map(|run| at(run, second)).map(figure).collect();
-        (second as f64 / 3600.0, plot::spread(&figures))
+        let ms = share(last, step);
+        let figures: Vec<f64> = runs.iter().filter_map(|run| at(run, ms)).map(figure).collect();
+        (ms as f64 / 3_600_000.0, plot::spread(&figures))
     });
     Band { policy, points: points.collect() }
 }
 
-fn at(run: &Run, second: u64) -> Option<&Moment> {
+/// So many of all steps of a time.
+fn share(ms: u64, step: u64) -> u64 {
+    (u128::from(ms) * u128::from(step) / u128::from(POINTS)) as u64
+}
+
+fn at(run: &Run, ms: u64) -> Option<&Moment> {
     // A point stands for the step up to the next.
-    let step = (second * POINTS).checked_div(run.figures.lasted).unwrap_or(POINTS).min(POINTS);
+    let step = (u128::from(ms) * u128::from(POINTS)).checked_div(u128::from(run.figures.lasted_ms));
+    let step = step.unwrap_or(u128::from(POINTS)).min(u128::from(POINTS));
     run.points.get(step as usize)
 }
 
-fn mean(runs: &[&Run], figure: impl Fn(&Figures) -> f64) -> f64 {
+pub(super) fn mean(runs: &[&Run], figure: impl Fn(&Figures) -> f64) -> f64 {
     runs.iter().map(|run| figure(&run.figures)).sum::<f64>() / runs.len().max(1) as f64
 }
 
 /// A time for people.
-fn time(seconds: f64) -> String {
+pub(super) fn time(seconds: f64) -> String {
     match seconds {
+        seconds if seconds > 0.0 && seconds < 10.0 => format!("{seconds:.2} s"),
         seconds if seconds < 120.0 => format!("{seconds:.0} s"),
         seconds if seconds < 7200.0 => format!("{:.1} min", seconds / 60.0),
         seconds if seconds < 172_800.0 => format!("{:.1} h", seconds / 3600.0),
@@ -117,7 +130,7 @@ fn time(seconds: f64) -> String {
     }
 }
 
-fn count(mean: f64) -> String {
+pub(super) fn count(mean: f64) -> String {
     if mean.fract() == 0.0 { format!("{mean:.0}") } else { format!("{mean:.1}") }
 }
 
@@ -153,14 +166,15 @@ fn table(trace: &Trace, policies: &[Policy], runs: &[Run], seeds: usize) -> Stri
         "NODE HOURS",
     ])
     .right([1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    let mut changes = mig::Changes::new();
     let mut sizes = Table::new(["POLICY", "SIZE", "PODS", "MEAN WAIT", "95 %", "WORST"]).right([2, 3, 4, 5]);
     for policy in policies {
         let own = of(runs, *policy);
         table.row([
             policy.to_string(),
             time(mean(&own, |figures| figures.waits.mean)),
-            time(mean(&own, |figures| figures.waits.p95 as f64)),
-            time(mean(&own, |figures| figures.waits.worst as f64)),
+            time(mean(&own, |figures| figures.waits.p95)),
+            time(mean(&own, |figures| figures.waits.worst)),
             count(mean(&own, |figures| figures.finished as f64)),
             count(mean(&own, |figures| figures.turned_away as f64)),
             count(mean(&own, |figures| figures.interrupted as f64)),
@@ -179,14 +193,28 @@ fn table(trace: &Trace, policies: &[Policy], runs: &[Run], seeds: usize) -> Stri
                 },
                 count(over(|waits| waits.count as f64)),
                 time(over(|waits| waits.mean)),
-                time(over(|waits| waits.p95 as f64)),
-                time(over(|waits| waits.worst as f64)),
+                time(over(|waits| waits.p95)),
+                time(over(|waits| waits.worst)),
             ]);
         }
+        for (devices, waits) in mig::by_devices(&own) {
+            let over =
+                |figure: fn(&Waits) -> f64| waits.iter().map(figure).sum::<f64>() / waits.len().max(1) as f64;
+            sizes.row([
+                policy.to_string(),
+                format!("MIG {devices}"),
+                count(over(|waits| waits.count as f64)),
+                time(over(|waits| waits.mean)),
+                time(over(|waits| waits.p95)),
+                time(over(|waits| waits.worst)),
+            ]);
+        }
+        changes.row(*policy, &own);
     }
     text.push_str(&table.render());
     text.push('\n');
     text.push_str(&sizes.render());
+    text.push_str(&changes.render());
     text
 }
 
@@ -218,7 +246,7 @@ fn json(run: &Run) -> Value {
         .iter()
         .map(|moment| {
             json!({
-                "second": moment.at,
+                "second": moment.at_ms as f64 / 1000.0,
                 "usedGpus": moment.used as f64 / 1000.0,
                 "gpus": moment.capacity / 1000,
                 "nodes": moment.nodes,
@@ -226,7 +254,7 @@ fn json(run: &Run) -> Value {
             })
         })
         .collect();
-    json!({
+    let mut value = json!({
         "policy": run.policy.name(),
         "seed": run.seed,
         "arrived": figures.arrived,
@@ -239,18 +267,24 @@ fn json(run: &Run) -> Value {
         "waitSecondsBySize": sizes,
         "utilisation": figures.utilisation,
         "nodeHours": figures.node_hours,
-        "seconds": figures.lasted,
+        "seconds": figures.lasted_ms as f64 / 1000.0,
         "throughTime": points,
-    })
+    });
+    if let Some(of) = &figures.mig {
+        value["mig"] = mig::json(of, waits);
+    }
+    value
 }
 
 fn csv(runs: &[Run]) -> String {
-    let mut text = "policy,seed,arrived,finished,turned_away,running,waiting,interrupted,wait_mean,wait_p95,wait_worst,utilisation,node_hours,seconds\n".to_owned();
+    let mut text = "policy,seed,arrived,finished,turned_away,running,waiting,interrupted,wait_mean,wait_p95,wait_worst,utilisation,node_hours,seconds,".to_owned();
+    text.push_str(mig::COLUMNS);
+    text.push('\n');
     for run in runs {
         let figures = &run.figures;
         let _ = writeln!(
             text,
-            "{},{},{},{},{},{},{},{},{:.3},{},{},{:.4},{:.4},{}",
+            "{},{},{},{},{},{},{},{},{:.3},{},{},{:.4},{:.4},{},{}",
             run.policy,
             run.seed,
             figures.arrived,
@@ -264,7 +298,8 @@ fn csv(runs: &[Run]) -> String {
             figures.waits.worst,
             figures.utilisation,
             figures.node_hours,
-            figures.lasted,
+            figures.lasted_ms as f64 / 1000.0,
+            mig::cells(figures.mig.as_ref()),
         );
     }
     text

@@ -49,6 +49,7 @@ const MECHANISMS: [(&str, Mechanism); 4] = [
 pub(super) fn notes(annotations: Option<&Place<'_>>, report: &mut Report) -> Notes {
     let mut notes = Notes::default();
     let (mut kai, mut fusion) = (Draft::default(), Draft::default());
+    let mut of_another_maker = false;
     for (name, place) in annotations.into_iter().flat_map(entries) {
         match name {
             "gpu-fraction" => {
@@ -93,6 +94,20 @@ pub(super) fn notes(annotations: Option<&Place<'_>>, report: &mut Report) -> Not
                 fusion.compute = fusion.compute.or_else(|| percent(name, &place, report));
             }
             "tensor-fusion.ai/gpu-count" => fusion.count = count(name, &place, report),
+            "tensor-fusion.ai/vendor" => {
+                let maker = scalar(&place).unwrap_or_default();
+                if !maker.eq_ignore_ascii_case("NVIDIA") {
+                    Finding::warning(
+                        &place,
+                        format!(
+                            "'{}' makes no GPUs of NVIDIA: what is asked of them is not counted",
+                            shown(&place)
+                        ),
+                    )
+                    .report(report);
+                    of_another_maker = true;
+                }
+            }
             "tensor-fusion.ai/inject-container" => fusion.container = scalar(&place),
             "tensor-fusion.ai/gpu-model" => notes.models.wanted.extend(list(&place)),
             "tensor-fusion.ai/isolation" if scalar(&place).as_deref() == Some("partitioned") => {
@@ -109,7 +124,7 @@ pub(super) fn notes(annotations: Option<&Place<'_>>, report: &mut Report) -> Not
         }
     }
     notes.asks.extend(kai.ask(Dialect::Kai));
-    notes.asks.extend(fusion.ask(Dialect::TensorFusion));
+    notes.asks.extend(fusion.ask(Dialect::TensorFusion).filter(|_| !of_another_maker));
     notes
 }
 

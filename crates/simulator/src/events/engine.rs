@@ -1,7 +1,8 @@
 //! What comes next, and what it does to the fleet.
 
+use super::mig::{AskIndex, Begun, Migs};
 use super::{Happened, History, Moment, Settings, What};
-use crate::trace::{Trace, TraceError};
+use crate::trace::{Trace, TraceError, why_not};
 use carve_placement::{Claim, Dice, Fleet, NodeIndex, NodeShape, Placer, Policy, Spot, WHOLE};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -9,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 /// Something that will happen. Of what happens in the same second, what gives room comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
+    /// A change of a GPU is done, if it was not lost with its node.
+    Step(Begun),
     /// A pod is done, if it still runs as it did when this was foreseen.
     Finish {
         pod: usize,
@@ -44,6 +47,9 @@ pub(super) struct Engine<'a> {
     fleet: Fleet,
     placer: Placer,
     claims: Vec<Claim>,
+    /// What each pod asks for that asks for MIG devices.
+    asks: Vec<Option<AskIndex>>,
+    mig: Migs,
     /// What is added.
     like: Option<NodeShape>,
     agenda: BinaryHeap<Reverse<(u64, Due)>>,
@@ -51,10 +57,12 @@ pub(super) struct Engine<'a> {
     last_arrival: u64,
     /// Pods that wait, by when they came first.
     waiting: BTreeSet<(u64, usize)>,
+    /// Pods that have a place, and on how many of its GPUs they wait for changes.
+    preparing: BTreeMap<usize, (Spot, usize)>,
     running: BTreeMap<usize, Spot>,
     /// How often each pod has begun to run or to wait, so that what was foreseen for an earlier turn is passed over.
     turns: Vec<u32>,
-    /// Pods on each node.
+    /// Pods on each node, with those that have a place there and do not run yet.
     on: Vec<BTreeSet<usize>>,
     /// How many reasons keep a node away.
     away: Vec<u32>,
@@ -85,16 +93,20 @@ impl<'a> Engine<'a> {
         let like = growth.map(|growth| Trace::shape(&growth.like, &mut fleet)).transpose()?;
         // After the models of added nodes are known, so that claims may ask for them.
         let claims = trace.claims(&fleet);
+        let mig = Migs::new(trace, &fleet, settings.mig)?;
         let mut engine = Engine {
             trace,
             settings,
             placer,
             claims,
+            asks: (0..trace.pods.len()).map(|pod| mig.ask(trace, pod)).collect(),
+            mig,
             like,
             agenda: BinaryHeap::new(),
             now: 0,
-            last_arrival: trace.pods.iter().filter_map(|pod| pod.created).max().unwrap_or(0),
+            last_arrival: ms(trace.pods.iter().filter_map(|pod| pod.created).max().unwrap_or(0)),
             waiting: BTreeSet::new(),
+            preparing: BTreeMap::new(),
             running: BTreeMap::new(),
             turns: vec![0; trace.pods.len()],
             on: vec![BTreeSet::new(); nodes],
@@ -113,14 +125,20 @@ impl<'a> Engine<'a> {
         };
         for (pod, spot) in started {
             engine.tell(What::Arrived(pod));
+            engine.has(pod, spot);
             engine.began(pod, spot);
+        }
+        for pod in 0..trace.pods.len() {
+            if let (Some(node), Some(ask)) = (&trace.pods[pod].node, engine.asks[pod]) {
+                engine.occupied(pod, node, ask)?;
+            }
         }
         let arriving = (0..trace.pods.len()).filter(|pod| trace.pods[*pod].node.is_none());
         engine.agenda.extend(arriving.map(|pod| Reverse((arrival(trace, pod), Due::Arrive { pod }))));
         for outage in &settings.outages {
             let node = trace.nodes.get(outage.node).and_then(|node| engine.fleet.named(&node.name));
             let fail =
-                |node| Reverse((outage.from, Due::Fail { node, lasting: outage.lasting, random: false }));
+                |node| Reverse((ms(outage.from), Due::Fail { node, lasting: outage.lasting, random: false }));
             engine.agenda.extend(node.map(fail));
         }
         for node in 0..nodes {
@@ -152,6 +170,7 @@ impl<'a> Engine<'a> {
 
     fn happen(&mut self, due: Due) -> Result<(), TraceError> {
         match due {
+            Due::Step(begun) => self.stepped(begun),
             Due::Finish { pod, turn } if self.turns[pod] == turn => {
                 self.ended(pod);
                 self.tell(What::Finished(pod));
@@ -171,13 +190,14 @@ impl<'a> Engine<'a> {
                 if self.away[node.0 as usize] == 1 {
                     self.failed(node);
                 }
-                self.foresee(lasting, Due::Return { node, random });
+                self.foresee(ms(lasting), Due::Return { node, random });
             }
             Due::Arrive { pod } => self.arrived(pod),
             Due::Grow { pod, turn } if self.turns[pod] == turn => self.grow(pod)?,
             Due::Shrink { node, touched }
-                if self.touched[node.0 as usize] == touched && self.fleet.is_untouched(node) =>
+                if self.touched[node.0 as usize] == touched && self.is_idle(node) =>
             {
+                self.mig.lose(&mut self.fleet, node, true);
                 self.left(node);
             }
             // What was foreseen did not come to be.
@@ -188,11 +208,10 @@ impl<'a> Engine<'a> {
 
     fn arrived(&mut self, pod: usize) {
         self.tell(What::Arrived(pod));
-        let claim = self.claims[pod];
-        let like = |(_, class): (_, &carve_placement::Class)| {
-            class.shape.fits(&class.shape.untouched(), &claim).is_ok()
+        let fits = |(_, class): (_, &carve_placement::Class)| {
+            fits_empty(&mut self.mig, &class.shape, &self.claims[pod], self.asks[pod])
         };
-        if !self.fleet.classes().any(like) && !self.could_be_added_for(&claim) {
+        if !self.fleet.classes().any(fits) && !self.could_be_added_for(pod) {
             self.tell(What::TurnedAway(pod));
             return;
         }
@@ -207,7 +226,7 @@ impl<'a> Engine<'a> {
         self.waiting.insert((arrival(self.trace, pod), pod));
         self.turns[pod] += 1;
         if let Some(growth) = self.settings.growth.as_ref().filter(|_| self.settings.queue) {
-            self.foresee(growth.after, Due::Grow { pod, turn: self.turns[pod] });
+            self.foresee(ms(growth.after), Due::Grow { pod, turn: self.turns[pod] });
         }
     }
 
@@ -218,49 +237,148 @@ impl<'a> Engine<'a> {
     }
 
     fn try_to_start(&mut self, pod: usize) -> bool {
-        let claim = self.claims[pod];
-        let Some(spot) = self.placer.decide(&self.fleet, &claim) else { return false };
-        self.fleet.place(&claim, spot);
+        let found = match self.asks[pod] {
+            Some(ask) => self.take_devices(pod, ask),
+            None => self.take_gpus(pod),
+        };
+        let Some((spot, changing)) = found else { return false };
         self.waiting.remove(&(arrival(self.trace, pod), pod));
-        self.began(pod, spot);
+        self.has(pod, spot);
+        if changing == 0 {
+            self.began(pod, spot);
+        } else {
+            self.preparing.insert(pod, (spot, changing));
+            self.tell(What::Placed(pod, spot));
+        }
+        self.foresee_steps();
         true
     }
 
-    /// Notes that a pod runs on a spot that is taken.
-    fn began(&mut self, pod: usize, spot: Spot) {
+    /// Takes whole GPUs, a part of one, or none; says where, and how many of them are being changed.
+    fn take_gpus(&mut self, pod: usize) -> Option<(Spot, usize)> {
+        let claim = self.claims[pod];
+        let at_once = self.placer.decide(&self.fleet, &claim);
+        let spot = at_once.or_else(|| self.mig.give_back(&mut self.fleet, &self.placer, &claim, pod))?;
+        self.fleet.place(&claim, spot);
+        let changing = spot.gpus.iter().filter(|gpu| self.mig.wait(spot.node, *gpu, pod)).count();
+        Some((spot, changing))
+    }
+
+    /// Takes MIG devices, on GPUs that are divided for them; says the same.
+    fn take_devices(&mut self, pod: usize, ask: AskIndex) -> Option<(Spot, usize)> {
+        let claim = self.claims[pod];
+        let place = self.mig.find(&self.fleet, &claim, ask)?;
+        self.fleet.place(&claim, Spot { gpus: Default::default(), ..place.spot });
+        let changing = self.mig.take(&mut self.fleet, &place, pod);
+        Some((place.spot, changing))
+    }
+
+    /// A pod has MIG devices on a node from the beginning.
+    fn occupied(&mut self, pod: usize, name: &str, ask: AskIndex) -> Result<(), TraceError> {
+        let refuse = |why: &str| TraceError::Running {
+            pod: self.trace.pods[pod].name.clone(),
+            node: name.to_owned(),
+            why: why.to_owned(),
+        };
+        let claim = self.claims[pod];
+        let node = self.fleet.named(name).ok_or_else(|| refuse("the trace has no such node"))?;
+        self.fleet.fits(node, &claim).map_err(|misfit| refuse(why_not(misfit)))?;
+        let found = self.mig.find_on(&self.fleet, node, &claim, ask);
+        let place = found.ok_or_else(|| refuse("its GPUs have no room for such MIG devices"))?;
+        self.fleet.place(&claim, Spot { gpus: Default::default(), ..place.spot });
+        self.mig.occupy(&mut self.fleet, &place, pod);
+        self.tell(What::Arrived(pod));
+        self.has(pod, place.spot);
+        self.began(pod, place.spot);
+        Ok(())
+    }
+
+    /// A change of a GPU is done; whoever has waited for it begins, unless other GPUs are still being changed.
+    fn stepped(&mut self, begun: Begun) {
+        let Some((step, ready)) = self.mig.done(begun) else { return };
+        self.tell(What::Mig(step));
+        for pod in ready {
+            let Some((spot, changing)) = self.preparing.get_mut(&pod) else { continue };
+            *changing -= 1;
+            let (spot, changing) = (*spot, *changing);
+            if changing == 0 {
+                self.preparing.remove(&pod);
+                self.began(pod, spot);
+            }
+        }
+        self.foresee_steps();
+    }
+
+    fn foresee_steps(&mut self) {
+        for begun in self.mig.begun() {
+            self.foresee(begun.takes_ms, Due::Step(begun));
+        }
+    }
+
+    /// Notes that a pod has a spot, which is taken.
+    fn has(&mut self, pod: usize, spot: Spot) {
         self.turns[pod] += 1;
-        self.used += self.claims[pod].total();
-        self.running.insert(pod, spot);
         self.on[spot.node.0 as usize].insert(pod);
         self.touched[spot.node.0 as usize] += 1;
+    }
+
+    /// Notes that a pod runs on a spot that it has.
+    fn began(&mut self, pod: usize, spot: Spot) {
+        self.used += self.claims[pod].total();
+        self.running.insert(pod, spot);
+        if self.asks[pod].is_some() {
+            for device in self.mig.devices(spot, pod) {
+                let (gpu, placed, reused) = (device.gpu, device.placed, device.reused);
+                self.tell(What::Given { pod, gpu, placed, reused });
+            }
+            self.mig.count(spot, pod, true);
+        }
         self.tell(What::Started(pod, spot));
         if let Some(lasting) = duration(self.trace, pod) {
             self.foresee(lasting, Due::Finish { pod, turn: self.turns[pod] });
         }
     }
 
-    /// Gives back what a pod had.
+    /// Gives back what a pod had, whether it ran or was about to.
     fn ended(&mut self, pod: usize) {
-        let Some(spot) = self.running.remove(&pod) else { return };
+        let ran = self.running.remove(&pod);
+        let Some(spot) = ran.or_else(|| self.preparing.remove(&pod).map(|(spot, _)| spot)) else { return };
         self.turns[pod] += 1;
-        self.used -= self.claims[pod].total();
+        if ran.is_some() {
+            self.used -= self.claims[pod].total();
+        }
         self.on[spot.node.0 as usize].remove(&pod);
-        self.fleet.release(&self.claims[pod], spot);
-        if self.fleet.is_untouched(spot.node) {
+        if self.asks[pod].is_none() {
+            self.fleet.release(&self.claims[pod], spot);
+        } else {
+            if ran.is_some() {
+                self.mig.count(spot, pod, false);
+            }
+            self.mig.release(spot, pod);
+            self.fleet.release(&self.claims[pod], Spot { gpus: Default::default(), ..spot });
+        }
+        if self.is_idle(spot.node) {
             self.foresee_shrinking(spot.node);
         }
     }
 
+    /// Whether a node is there and nobody has anything on it.
+    fn is_idle(&self, node: NodeIndex) -> bool {
+        let only_mig = || self.fleet.is_in_use(node) && self.mig.is_all_that_is_on(node);
+        self.fleet.is_untouched(node) || (self.on[node.0 as usize].is_empty() && only_mig())
+    }
+
     /// Goes through those who wait, in their order; whoever fits begins.
     fn serve(&mut self) {
-        let mut in_vain: BTreeSet<Claim> = BTreeSet::new();
+        let mut in_vain: BTreeSet<(Claim, Option<AskIndex>)> = BTreeSet::new();
         let waiting: Vec<(u64, usize)> = self.waiting.iter().copied().collect();
         for (_, pod) in waiting {
             // Nothing gives room meanwhile, so the like of somebody who did not fit does not fit either.
-            if in_vain.contains(&self.claims[pod]) || self.try_to_start(pod) {
+            let kind = (self.claims[pod], self.asks[pod]);
+            if in_vain.contains(&kind) || self.try_to_start(pod) {
                 continue;
             }
-            in_vain.insert(self.claims[pod]);
+            in_vain.insert(kind);
         }
         if !self.settings.queue {
             for (_, pod) in std::mem::take(&mut self.waiting) {
@@ -275,6 +393,7 @@ impl<'a> Engine<'a> {
             self.tell(What::Interrupted(pod));
             self.waits(pod);
         }
+        self.mig.lose(&mut self.fleet, node, false);
         self.left(node);
         self.unserved = true;
     }
@@ -292,17 +411,20 @@ impl<'a> Engine<'a> {
         self.unserved = true;
     }
 
-    fn could_be_added_for(&self, claim: &Claim) -> bool {
-        self.like.as_ref().is_some_and(|like| like.fits(&like.untouched(), claim).is_ok())
+    fn could_be_added_for(&mut self, pod: usize) -> bool {
+        let (claim, ask) = (&self.claims[pod], self.asks[pod]);
+        self.like.as_ref().is_some_and(|like| fits_empty(&mut self.mig, like, claim, ask))
     }
 
     /// Adds a node for a pod that has waited long enough.
     fn grow(&mut self, pod: usize) -> Result<(), TraceError> {
         let (Some(growth), Some(like)) = (&self.settings.growth, self.like.clone()) else { return Ok(()) };
+        if !self.could_be_added_for(pod) {
+            return Ok(());
+        }
         let added = || (self.added_from..self.fleet.len()).map(|node| NodeIndex(node as u32));
         let there = |node: &NodeIndex| self.fleet.is_untouched(*node) || self.fleet.is_in_use(*node);
-        let enough = added().filter(there).count() >= growth.most;
-        if enough || !self.could_be_added_for(&self.claims[pod]) {
+        if added().filter(there).count() >= growth.most {
             return Ok(());
         }
         let node = match added().find(|node| !there(node)) {
@@ -313,6 +435,7 @@ impl<'a> Engine<'a> {
             None => {
                 let name = format!("{} added {}", growth.like.name, self.fleet.len() - self.added_from + 1);
                 let node = self.fleet.add(&name, like)?;
+                self.mig.add(&self.fleet, node);
                 self.on.push(BTreeSet::new());
                 self.away.push(0);
                 self.touched.push(0);
@@ -324,13 +447,13 @@ impl<'a> Engine<'a> {
         };
         self.foresee_shrinking(node);
         // Somebody who has waited longer may take it.
-        self.foresee(growth.after.max(1), Due::Grow { pod, turn: self.turns[pod] });
+        self.foresee(ms(growth.after.max(1)), Due::Grow { pod, turn: self.turns[pod] });
         Ok(())
     }
 
     fn foresee_shrinking(&mut self, node: NodeIndex) {
         if let Some(growth) = self.settings.growth.as_ref().filter(|_| node.0 as usize >= self.added_from) {
-            self.foresee(growth.idle, Due::Shrink { node, touched: self.touched[node.0 as usize] });
+            self.foresee(ms(growth.idle), Due::Shrink { node, touched: self.touched[node.0 as usize] });
         }
     }
 
@@ -338,38 +461,53 @@ impl<'a> Engine<'a> {
         let Some(failures) = self.settings.failures else { return };
         let Some(dice) = self.dice.get_mut(node.0 as usize) else { return };
         // Failures without memory: the times between them are exponential.
-        let after = (-(1.0 - dice.fraction()).ln() * failures.every as f64).ceil() as u64;
+        let after = ms((-(1.0 - dice.fraction()).ln() * failures.every as f64).ceil() as u64);
         if self.now.saturating_add(after) <= self.last_arrival {
             self.foresee(after, Due::Fail { node, lasting: failures.lasting, random: true });
         }
     }
 
-    fn foresee(&mut self, after: u64, due: Due) {
-        self.agenda.push(Reverse((self.now.saturating_add(after), due)));
+    /// Something comes after so many milliseconds.
+    fn foresee(&mut self, after_ms: u64, due: Due) {
+        self.agenda.push(Reverse((self.now.saturating_add(after_ms), due)));
     }
 
     fn tell(&mut self, what: What) {
-        self.happened.push(Happened { at: self.now, what });
+        self.happened.push(Happened { at_ms: self.now, what });
     }
 
     /// Writes down how things stand, before time goes on.
     fn note(&mut self) {
         self.moments.push(Moment {
-            at: self.now,
-            used: self.used,
+            at_ms: self.now,
+            used: self.used + self.mig.used(),
             capacity: self.fleet.gpus() * u64::from(WHOLE.0),
             nodes: self.present,
-            waiting: self.waiting.len() as u64,
+            waiting: (self.waiting.len() + self.preparing.len()) as u64,
         });
     }
 }
 
-/// When a pod comes; where the trace does not say, at the beginning.
-pub(super) fn arrival(trace: &Trace, pod: usize) -> u64 {
-    trace.pods[pod].created.unwrap_or(0)
+/// Whether a claim, with the MIG devices it asks for, fits on a node that nothing runs on.
+fn fits_empty(mig: &mut Migs, shape: &NodeShape, claim: &Claim, ask: Option<AskIndex>) -> bool {
+    let devices = |mig: &mut Migs, ask| {
+        claim.models.contains(shape.model) && mig.fits_empty(ask, shape.model, shape.gpus)
+    };
+    shape.fits(&shape.untouched(), claim).is_ok() && ask.is_none_or(|ask| devices(mig, ask))
 }
 
-/// How long a pod runs; where the trace does not say, for ever.
+/// When a pod comes, in milliseconds; where the trace does not say, at the beginning.
+pub(super) fn arrival(trace: &Trace, pod: usize) -> u64 {
+    ms(trace.pods[pod].created.unwrap_or(0))
+}
+
+/// How long a pod runs, in milliseconds; where the trace does not say, for ever.
 fn duration(trace: &Trace, pod: usize) -> Option<u64> {
-    trace.pods[pod].deleted.map(|deleted| deleted.saturating_sub(arrival(trace, pod)))
+    let created = trace.pods[pod].created.unwrap_or(0);
+    trace.pods[pod].deleted.map(|deleted| ms(deleted.saturating_sub(created)))
+}
+
+/// Seconds in the unit of the agenda: instances of MIG are made within parts of a second.
+fn ms(seconds: u64) -> u64 {
+    seconds.saturating_mul(1000)
 }

@@ -3,14 +3,20 @@
 //! Claims arrive and last as the trace says. Who fits nowhere waits, first come, first served, but whoever fits goes ahead of
 //! those who do not; or is turned away, where there is no queue. What ran on a node that fails starts anew elsewhere, in its
 //! old place of the queue. Everything follows from the trace and the settings.
+//!
+//! Pods that ask for MIG devices get them on GPUs that are divided for them. They have one rule under every policy: of all places that
+//! are legal and touch nothing in use, the one that switches the fewest GPUs into MIG mode, then makes the fewest instances, loses the
+//! least room, and destroys the fewest idle instances. To make a place ready takes time, and the pod starts when that is over.
 
 mod engine;
 mod figures;
+mod mig;
 
 use crate::trace::{Trace, TraceError, TraceNode};
+use carve_gpu_model::Placed;
 use carve_placement::{Fleet, NodeIndex, Policy, Spot};
 
-pub use figures::{Figures, Waits};
+pub use figures::{Figures, MigFigures, Waits};
 
 /// How a fleet is run.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,13 +33,42 @@ pub struct Settings {
     pub failures: Option<Failures>,
     /// How nodes are added and taken away.
     pub growth: Option<Growth>,
+    /// How long it takes to divide a GPU by MIG.
+    pub mig: MigTimes,
 }
 
 impl Settings {
     /// A fixed fleet with a queue.
     pub fn new(policy: Policy, seed: u64) -> Self {
-        Settings { policy, seed, queue: true, outages: Vec::new(), failures: None, growth: None }
+        Settings {
+            policy,
+            seed,
+            queue: true,
+            outages: Vec::new(),
+            failures: None,
+            growth: None,
+            mig: MigTimes::USUAL,
+        }
     }
+}
+
+/// How long changes of a GPU take, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MigTimes {
+    /// Making an instance.
+    pub create_ms: u64,
+    /// Destroying one.
+    pub destroy_ms: u64,
+    /// Switching MIG mode on or off, where it changes at once.
+    pub mode_ms: u64,
+    /// The same where the GPU must be reset for it.
+    pub reset_ms: u64,
+}
+
+impl MigTimes {
+    /// Instances as the published benchmark of MIG schedulers has them (see [`crate::mig_queue::Costs::PUBLISHED`]). How long the mode
+    /// takes, nobody has published: these are assumed.
+    pub const USUAL: MigTimes = MigTimes { create_ms: 250, destroy_ms: 100, mode_ms: 1000, reset_ms: 10_000 };
 }
 
 /// A node is away for a while.
@@ -74,6 +109,21 @@ pub struct Growth {
 pub enum What {
     /// A pod came.
     Arrived(usize),
+    /// A pod has its place, and waits until GPUs there have been changed for it.
+    Placed(usize, Spot),
+    /// A pod that begins to run has this MIG device.
+    Given {
+        /// The pod.
+        pod: usize,
+        /// The GPU of its node.
+        gpu: u8,
+        /// Where on the GPU.
+        placed: Placed,
+        /// Whether somebody had it before.
+        reused: bool,
+    },
+    /// A GPU has been changed.
+    Mig(MigStep),
     /// A pod began to run.
     Started(usize, Spot),
     /// A pod was done.
@@ -88,20 +138,48 @@ pub enum What {
     NodeCame(NodeIndex),
 }
 
+/// What has been done to a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MigChange {
+    /// It is in MIG mode.
+    On,
+    /// It is not any more.
+    Off,
+    /// An instance has been made.
+    Made(Placed),
+    /// An instance has been destroyed.
+    Destroyed(Placed),
+}
+
+/// One change of a GPU, when it is done. What was not done when a node failed is not told. With the node go its instances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MigStep {
+    /// The node.
+    pub node: NodeIndex,
+    /// The GPU.
+    pub gpu: u8,
+    /// The pod it was done for.
+    pub pod: usize,
+    /// What.
+    pub change: MigChange,
+    /// How long it took.
+    pub took_ms: u64,
+}
+
 /// Something that happened, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Happened {
-    /// The second.
-    pub at: u64,
+    /// Milliseconds since the beginning.
+    pub at_ms: u64,
     /// What.
     pub what: What,
 }
 
-/// How things stood from a second on.
+/// How things stood from a moment on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// The second.
-    pub at: u64,
+    /// Milliseconds since the beginning.
+    pub at_ms: u64,
     /// Thousandths of GPUs in use.
     pub used: u64,
     /// Thousandths of GPUs there are.
@@ -124,9 +202,9 @@ pub struct History {
 }
 
 impl History {
-    /// How things stood at a second; before the first moment and after the last, as in them.
-    pub fn at(&self, second: u64) -> Option<&Moment> {
-        let after = self.moments.partition_point(|moment| moment.at <= second);
+    /// How things stood so many milliseconds after the beginning; before the first moment and after the last, as in them.
+    pub fn at(&self, ms: u64) -> Option<&Moment> {
+        let after = self.moments.partition_point(|moment| moment.at_ms <= ms);
         self.moments.get(after.saturating_sub(1))
     }
 }

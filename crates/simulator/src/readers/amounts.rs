@@ -1,7 +1,7 @@
 //! Amounts as people and Kubernetes write them: `500m`, `16Gi`, `0.25`, `25%`, `2h`.
 
 use crate::csv::MOST;
-use carve_gpu_model::Mebibytes;
+use carve_gpu_model::{Geometry, Mebibytes, ProfileName};
 use carve_placement::{CpuMilli, GpuMilli, WHOLE};
 
 /// Which way an amount is rounded that is no whole number of what is counted.
@@ -117,6 +117,43 @@ pub(crate) fn part(text: &str) -> Result<GpuMilli, String> {
     Ok(GpuMilli(milli as u16))
 }
 
+/// More MIG devices than one node has.
+pub(crate) const MOST_DEVICES: u64 = 128;
+
+/// MIG devices: `1g.5gb`, or several with a plus sign between them, each with its number: `1g.5gb=2+3g.20gb`. Commas divide columns.
+pub(crate) fn mig(text: &str) -> Result<Geometry, String> {
+    let mut devices = Geometry::default();
+    // A plus sign also begins the attributes of a profile, which begin with a letter.
+    let mut parts: Vec<String> = Vec::new();
+    for part in text.split('+') {
+        match parts.last_mut().filter(|_| part.starts_with(|c: char| c.is_ascii_alphabetic())) {
+            Some(before) => *before = format!("{before}+{part}"),
+            None => parts.push(part.to_owned()),
+        }
+    }
+    for part in parts {
+        let (name, number) = part.trim().split_once('=').unwrap_or((part.trim(), "1"));
+        let number = count("mig", number.trim(), MOST_DEVICES)?;
+        devices.add(profile(name.trim())?, number as u32);
+    }
+    if devices.instances() == 0 || devices.instances() > MOST_DEVICES {
+        return Err(format!("mig is {text:?}; ask for 1 to {MOST_DEVICES} MIG devices"));
+    }
+    Ok(devices)
+}
+
+/// A MIG profile whose instance has all the compute of its part of the GPU.
+pub(crate) fn profile(text: &str) -> Result<ProfileName, String> {
+    let wrong = |why: String| format!("mig is {text:?}: {why}; write a profile, such as 1g.5gb or 1g.5gb=2");
+    let profile: ProfileName = text.parse().map_err(|error| wrong(format!("{error}")))?;
+    if !profile.is_whole() {
+        return Err(wrong(
+            "only whole instances can be simulated, without a number of compute slices".to_owned(),
+        ));
+    }
+    Ok(profile)
+}
+
 /// Seconds: `90`, `90s`, `15m`, `2h`, `1d`.
 pub(crate) fn seconds(name: &str, text: &str) -> Result<u64, String> {
     let (digits, factor) = match text.as_bytes().last() {
@@ -146,7 +183,21 @@ pub(crate) fn count(name: &str, text: &str, most: u64) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Round, count, cpu, memory, part, quantity, seconds};
+    use super::{Round, count, cpu, memory, mig, part, quantity, seconds};
+
+    #[test]
+    fn mig_devices_are_profiles_with_numbers() {
+        let read = |text| mig(text).map(|devices| devices.to_string());
+        assert_eq!(read("1g.5gb").as_deref(), Ok("1× 1g.5gb"));
+        assert_eq!(read("1g.5gb=2+3g.20gb").as_deref(), Ok("2× 1g.5gb, 1× 3g.20gb"));
+        assert_eq!(read("1g.10gb+me").as_deref(), Ok("1× 1g.10gb+me"));
+        assert_eq!(read("1g.10gb+me=1+1g.10gb=3").as_deref(), Ok("3× 1g.10gb, 1× 1g.10gb+me"));
+        for wrong in
+            ["", "1g", "1g.5gb=0", "1g.5gb=129", "1g.5gb=-1", "1g.5gb=x", "1c.2g.10gb", "1g.5gb+", "gpu"]
+        {
+            assert!(read(wrong).unwrap_err().contains("mig is"), "{wrong}: {:?}", read(wrong));
+        }
+    }
 
     #[test]
     fn amounts_are_read_as_people_mean_them() {

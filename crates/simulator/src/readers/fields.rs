@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Which of the names that tell formats apart are on top of a document.
@@ -28,6 +29,8 @@ pub(super) struct Labels {
     pub(super) memory: String,
     #[serde(default, rename = "nvidia.com/gpu.replicas")]
     pub(super) replicas: String,
+    #[serde(default, rename = "nvidia.com/gpu.count")]
+    pub(super) count: String,
 }
 
 /// Labels that a pod wants of its node.
@@ -60,12 +63,19 @@ impl Amount {
     }
 }
 
+/// What MIG devices are called, before their profile.
+pub(super) const MIG: &str = "nvidia.com/mig-";
+/// More different MIG devices than any GPU has.
+const MOST_PROFILES: usize = 64;
+
 /// Amounts of what is counted, and one name of NVIDIA's that is not.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Amounts {
     pub(super) cpu: Amount,
     pub(super) memory: Amount,
     pub(super) gpus: Amount,
+    /// MIG devices, by the name of the resource.
+    pub(super) mig: BTreeMap<String, Amount>,
     pub(super) other: Option<String>,
 }
 
@@ -73,10 +83,13 @@ impl Amounts {
     /// These amounts, and where there is none those of another list.
     pub(super) fn or(&self, others: &Amounts) -> Amounts {
         let or = |one: &Amount, other: &Amount| if *one == Amount::Unsaid { other } else { one }.clone();
+        let mut mig = others.mig.clone();
+        mig.extend(self.mig.clone());
         Amounts {
             cpu: or(&self.cpu, &others.cpu),
             memory: or(&self.memory, &others.memory),
             gpus: or(&self.gpus, &others.gpus),
+            mig,
             other: self.other.clone().or_else(|| others.other.clone()),
         }
     }
@@ -132,6 +145,11 @@ impl<'de> Deserialize<'de> for Amount {
     }
 }
 
+/// Whether a resource is a MIG device that nobody else shares.
+fn is_mig(name: &str) -> bool {
+    name.starts_with(MIG) && !name.ends_with(".shared")
+}
+
 struct AllAmounts;
 
 impl<'de> Visitor<'de> for AllAmounts {
@@ -148,6 +166,11 @@ impl<'de> Visitor<'de> for AllAmounts {
                 "cpu" => &mut amounts.cpu,
                 "memory" => &mut amounts.memory,
                 "nvidia.com/gpu" => &mut amounts.gpus,
+                _ if is_mig(&name) && amounts.mig.len() < MOST_PROFILES => {
+                    let amount = entries.next_value()?;
+                    amounts.mig.insert(name, amount);
+                    continue;
+                }
                 _ => {
                     entries.next_value::<IgnoredAny>()?;
                     if name.starts_with("nvidia.com/") && amounts.other.is_none() {

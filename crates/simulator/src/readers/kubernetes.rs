@@ -4,10 +4,11 @@
 //! of nodes and pods, which is bounded, and not with what else somebody put into them.
 
 use super::amounts::{self, Round};
-use super::fields::{Amounts, Labels, Selector};
+use super::fields::{Amounts, Labels, MIG, Selector};
 use crate::csv::MOST_ENTRIES;
+use crate::readers::amounts::MOST_DEVICES;
 use crate::trace::{TraceError, TraceNode, TracePod};
-use carve_gpu_model::Mebibytes;
+use carve_gpu_model::{Geometry, Mebibytes, ProfileName};
 use carve_placement::{Claim, CpuMilli, MOST_GPUS};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -18,6 +19,7 @@ use std::fmt;
 const GPU: &str = "nvidia.com/gpu";
 const MEMORY: &str = "nvidia.com/gpu.memory";
 const REPLICAS: &str = "nvidia.com/gpu.replicas";
+const COUNT: &str = "nvidia.com/gpu.count";
 
 /// More containers than a pod has.
 const MOST_CONTAINERS: usize = 1000;
@@ -91,25 +93,37 @@ struct Status {
     allocatable: Option<Amounts>,
 }
 
-/// CPU, memory and GPUs together.
-#[derive(Debug, Clone, Copy, Default)]
+/// CPU, memory, GPUs and MIG devices together.
+#[derive(Debug, Clone, Default)]
 struct Sum {
     cpu: u64,
     memory: u64,
     gpus: u64,
+    /// How many, by profile.
+    mig: BTreeMap<ProfileName, u64>,
 }
 
 impl Sum {
-    fn and(self, other: Sum) -> Sum {
+    fn and(mut self, other: Sum) -> Sum {
+        for (profile, number) in other.mig {
+            let sum = self.mig.entry(profile).or_default();
+            *sum = sum.saturating_add(number);
+        }
         Sum {
+            mig: self.mig,
             cpu: self.cpu.saturating_add(other.cpu),
             memory: self.memory.saturating_add(other.memory),
             gpus: self.gpus.saturating_add(other.gpus),
         }
     }
 
-    fn or(self, other: Sum) -> Sum {
+    fn or(mut self, other: Sum) -> Sum {
+        for (profile, number) in other.mig {
+            let most = self.mig.entry(profile).or_default();
+            *most = number.max(*most);
+        }
         Sum {
+            mig: self.mig,
             cpu: self.cpu.max(other.cpu),
             memory: self.memory.max(other.memory),
             gpus: self.gpus.max(other.gpus),
@@ -261,10 +275,24 @@ fn node(name: String, item: &Item) -> Result<TraceNode, (&'static str, String)> 
     let none = Amounts::default();
     let allocatable = item.status.allocatable.as_ref().unwrap_or(&none);
     let has = sum(allocatable, Round::Down).map_err(|what| (".status.allocatable", what))?;
-    if has.gpus > MOST_GPUS as u64 {
+    // Where GPUs are divided, only the whole ones are allocatable; a label counts them all.
+    let divided = allocatable.mig.keys().next();
+    let gpus = match (divided, labels.count.as_str()) {
+        (None, _) => has.gpus,
+        (Some(devices), "") => {
+            let what = format!(
+                "the node has {devices}, but no label {COUNT} that says how many GPUs it has; write nodes and pods as CSV"
+            );
+            return Err((".metadata.labels", what));
+        }
+        (Some(_), text) => {
+            amounts::count(COUNT, text, u64::from(u32::MAX)).map_err(|what| (".metadata.labels", what))?
+        }
+    };
+    if gpus > MOST_GPUS as u64 {
         return Err((
             ".status.allocatable",
-            format!("{GPU} is {}; more than {MOST_GPUS} can not be meant", has.gpus),
+            format!("{GPU} is {gpus}; more than {MOST_GPUS} can not be meant"),
         ));
     }
     let gpu_memory = match labels.memory.as_str() {
@@ -277,9 +305,9 @@ fn node(name: String, item: &Item) -> Result<TraceNode, (&'static str, String)> 
         name,
         cpu: CpuMilli(has.cpu),
         memory: Mebibytes(has.memory),
-        gpus: has.gpus as u8,
-        gpu_memory: Mebibytes(if has.gpus == 0 { 0 } else { gpu_memory }),
-        model: if has.gpus == 0 { String::new() } else { labels.product.clone() },
+        gpus: gpus as u8,
+        gpu_memory: Mebibytes(if gpus == 0 { 0 } else { gpu_memory }),
+        model: if gpus == 0 { String::new() } else { labels.product.clone() },
     })
 }
 
@@ -300,7 +328,7 @@ fn pod(name: String, item: &Item) -> Result<Option<TracePod>, (&'static str, Str
         if container.restart_policy.as_deref() == Some("Always") {
             beside = beside.and(own);
         } else {
-            before = before.or(beside.and(own));
+            before = before.or(beside.clone().and(own));
         }
     }
     let none = Amounts::default();
@@ -309,6 +337,17 @@ fn pod(name: String, item: &Item) -> Result<Option<TracePod>, (&'static str, Str
     let all = steady.and(beside).or(before).and(overhead);
     if all.gpus > MOST_GPUS as u64 {
         let what = format!("asks for {} GPUs; more than {MOST_GPUS} can not be on one node", all.gpus);
+        return Err((".spec.containers", what));
+    }
+    let mut mig = Geometry::default();
+    for (profile, number) in &all.mig {
+        mig.add(profile.clone(), u32::try_from(*number).unwrap_or(u32::MAX));
+    }
+    if mig.instances() > MOST_DEVICES || (all.gpus > 0 && !mig.is_empty()) {
+        let what = format!(
+            "asks for {} GPUs and {mig}; only one of them can be simulated, and at most {MOST_DEVICES} MIG devices",
+            all.gpus
+        );
         return Err((".spec.containers", what));
     }
     let (cpu, memory) = (CpuMilli(all.cpu), Mebibytes(all.memory));
@@ -320,7 +359,8 @@ fn pod(name: String, item: &Item) -> Result<Option<TracePod>, (&'static str, Str
     Ok(Some(TracePod {
         name,
         claim,
-        models: models.filter(|_| claim.gpus > 0).cloned().unwrap_or_default(),
+        models: models.filter(|_| claim.gpus > 0 || !mig.is_empty()).cloned().unwrap_or_default(),
+        mig,
         created: None,
         deleted: None,
         node: item.spec.node_name.clone().filter(|node| !node.is_empty()),
@@ -335,7 +375,7 @@ fn requested(container: &Container) -> Result<Sum, String> {
     let amounts = resources.requests.as_ref().unwrap_or(&none).or(limits);
     if let Some(other) = &amounts.other {
         return Err(format!(
-            "asks for {other}; from such a list only whole GPUs ({GPU}) can be simulated; write pods as CSV"
+            "asks for {other}; from such a list only whole GPUs ({GPU}) and MIG devices ({MIG}…) can be simulated; write pods as CSV"
         ));
     }
     sum(&amounts, Round::Up)
@@ -344,7 +384,20 @@ fn requested(container: &Container) -> Result<Sum, String> {
 fn sum(amounts: &Amounts, round: Round) -> Result<Sum, String> {
     let (cpu, memory, gpus) =
         (amounts.cpu.text("cpu")?, amounts.memory.text("memory")?, amounts.gpus.text(GPU)?);
+    let mut mig = BTreeMap::new();
+    for (name, amount) in &amounts.mig {
+        let written = name.strip_prefix(MIG).unwrap_or(name);
+        // A name of a resource can not hold a plus sign.
+        let profile = match written.split_once("gb.") {
+            Some((fields, attribute)) => amounts::profile(&format!("{fields}gb+{attribute}")),
+            None => amounts::profile(written),
+        };
+        let number = amount.text(name)?;
+        let number = if number.is_empty() { 0 } else { amounts::count(name, number, 1 << 20)? };
+        mig.insert(profile.map_err(|what| format!("{name}: {what}"))?, number);
+    }
     Ok(Sum {
+        mig,
         cpu: amounts::cpu(cpu, round)?.0,
         memory: amounts::memory("memory", memory, true, round)?.0,
         gpus: if gpus.is_empty() { 0 } else { amounts::count(GPU, gpus, 1 << 20)? },

@@ -89,7 +89,9 @@ pub fn nodes(text: &str) -> Result<Vec<TraceNode>, TraceError> {
         Format::OpenbNodes => openb::nodes(text),
         Format::OpenbPods => pods_instead(),
         Format::Csv
-            if ["gpu", "models", "arrive", "duration"].iter().any(|name| first_line_has(text, name)) =>
+            if ["gpu", "mig", "models", "arrive", "duration"]
+                .iter()
+                .any(|name| first_line_has(text, name)) =>
         {
             pods_instead()
         }

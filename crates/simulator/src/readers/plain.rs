@@ -3,6 +3,7 @@
 use super::amounts::{self, Round};
 use crate::csv::{MOST_ENTRIES, Row, Table, wrong};
 use crate::trace::{TraceError, TraceNode, TracePod};
+use carve_gpu_model::Geometry;
 use carve_placement::{Claim, MOST_GPUS, WHOLE};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -11,8 +12,8 @@ use std::collections::BTreeMap;
 /// Columns of a list of nodes.
 pub(crate) const NODES: [&str; 7] = ["name", "cpu", "memory", "gpus", "gpu_memory", "model", "count"];
 /// Columns of a list of pods.
-pub(crate) const PODS: [&str; 10] =
-    ["name", "cpu", "memory", "gpus", "gpu", "gpu_memory", "models", "arrive", "duration", "count"];
+pub(crate) const PODS: [&str; 11] =
+    ["name", "cpu", "memory", "gpus", "gpu", "gpu_memory", "mig", "models", "arrive", "duration", "count"];
 
 /// One entry, whatever it was written in: a value for each column, empty where there is none.
 type Entry<'a> = dyn Fn(&str) -> &'a str + 'a;
@@ -139,6 +140,16 @@ fn pod(value: &Entry<'_>) -> Result<TracePod, String> {
         }
         (Some(gpus), _) => Claim::whole(gpus, cpu, memory),
     };
+    let mig = match value("mig") {
+        "" => Geometry::default(),
+        _ if claim.gpus > 0 => {
+            return Err(
+                "MIG devices and other GPUs are asked for at once; leave gpus and gpu, or mig, empty"
+                    .to_owned(),
+            );
+        }
+        text => amounts::mig(text)?,
+    };
     let gpu_memory = amounts::memory("gpu_memory", value("gpu_memory"), false, Round::Up)?;
     if claim.gpus == 0 && gpu_memory.0 > 0 {
         return Err("gpu_memory is asked for, but no GPU; say gpus or gpu".to_owned());
@@ -151,6 +162,7 @@ fn pod(value: &Entry<'_>) -> Result<TracePod, String> {
     Ok(TracePod {
         name: String::new(),
         claim: Claim { gpu_memory, ..claim },
+        mig,
         models: value("models").to_owned(),
         created: arrive.or(duration.map(|_| 0)),
         deleted: duration.map(|duration| arrive.unwrap_or(0) + duration),
