@@ -9,6 +9,7 @@
 pub mod cdi;
 pub mod device_plugin;
 pub mod diagnostic;
+pub mod dra_config;
 mod go_json;
 pub mod kubernetes_yaml;
 mod lint;

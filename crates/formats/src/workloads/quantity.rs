@@ -43,6 +43,11 @@ impl Quantity {
     pub fn mebibytes(self) -> Mebibytes {
         Mebibytes(u64::try_from(self.nanos.div_ceil(NANO << 20)).unwrap_or(u64::MAX))
     }
+
+    /// As an amount of memory in bytes, in mebibytes, without what is left over.
+    pub fn whole_mebibytes(self) -> Mebibytes {
+        Mebibytes(u64::try_from(self.nanos / (NANO << 20)).unwrap_or(u64::MAX))
+    }
 }
 
 impl FromStr for Quantity {
