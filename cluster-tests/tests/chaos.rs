@@ -130,7 +130,7 @@ fn killed_while_mps_daemons_start() {
         std::thread::sleep(Duration::from_millis(400 * round));
         agent.kill();
         offers(6);
-        agent.until("one daemon for each GPU, however often the agent was killed", || daemons() == 2);
+        assert_eq!(daemons(), 2, "one daemon for each GPU, however often the agent was killed");
         configure("version: v1\n");
         offers(2);
         agent.until("the daemons end", || daemons() == 0);

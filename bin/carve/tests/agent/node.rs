@@ -190,7 +190,8 @@ impl Node {
 
     /// Waits until the agent has ended by itself.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
-        let give_up = Instant::now() + PATIENCE;
+        // Putting things away has limits of its own that add up to less than this.
+        let give_up = Instant::now() + Duration::from_secs(12);
         loop {
             let status = self.agent.as_mut().expect("an agent").try_wait().expect("a status");
             if let Some(status) = status {
