@@ -11,6 +11,11 @@ use std::time::Duration;
 const GPU: &str = "nvidia.com/gpu";
 /// How often eight containers ask kubelet for a GPU each, in eight pods that start at once and then in one pod.
 const ROUNDS: u64 = 25;
+/// How often sixty containers ask for a GPU shared by turns.
+const LONG_ROUNDS: u64 = 20;
+/// All GPUs shared by eight: enough for sixty containers, and neither side thinks long about which to give.
+const BY_TURNS: &str =
+    "{version: v1, sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 8}]}}}";
 /// How long programs are left alone before their memory is read.
 const REST: Duration = Duration::from_secs(15);
 
@@ -24,6 +29,8 @@ struct Figures {
     crowd: Waits,
     /// One pod of eight containers: kubelet asks for one after the other and does nothing else.
     single: Waits,
+    /// One pod of sixty containers that never start: nothing but Allocate, often enough for a hundredth part.
+    long: Waits,
 }
 
 /// What kubelet waited for.
@@ -113,6 +120,21 @@ fn take_and_leave(cluster: &Cluster, namespace: &Namespace, pod: &Pod, replicas:
     waited
 }
 
+/// Has a pod of sixty containers take GPUs again and again. Its image does not exist, so that kubelet admits it and starts nothing.
+fn ask_often(cluster: &Cluster, namespace: &Namespace) -> Waits {
+    cluster.until("sixty-four shares are offered", PATIENCE, || cluster.allocatable(GPU) == Some(64));
+    let pod = Pod::sleeping(cluster, "asker").limit(GPU, "1").container("image", "localhost/none:1".into());
+    let manifest = pod.containers(60).manifest();
+    let before = waits(cluster);
+    for round in 1..=LONG_ROUNDS {
+        namespace.apply(&manifest);
+        let given = || waits(cluster).since(before).allocations == (60 * round) as f64;
+        cluster.until("all containers have their shares", PATIENCE, given);
+        cluster.kubectl(&["delete", "pod", "asker", "-n", namespace.name()]);
+    }
+    waits(cluster).since(before)
+}
+
 /// Measures what kubelet waits for.
 fn work(cluster: &Cluster, namespace: &Namespace, figures: &mut Figures) {
     cluster.until("eight GPUs are offered", PATIENCE, || cluster.allocatable(GPU) == Some(8));
@@ -132,7 +154,7 @@ fn weigh(cluster: &Cluster, start: &str, program: &Path, figures: &mut Figures) 
 
 fn theirs(cluster: &Cluster, node: &GpuNode, namespace: &Namespace, incumbents: &Incumbents) -> Figures {
     let mut figures = Figures::default();
-    let _plugin = node.start_incumbent(incumbents, Program::DevicePlugin, &[("PASS_DEVICE_SPECS", "true")]);
+    let plugin = node.start_incumbent(incumbents, Program::DevicePlugin, &[("PASS_DEVICE_SPECS", "true")]);
     let kubeconfig = cluster.kubeconfig();
     let environment = [("KUBECONFIG", kubeconfig.as_str()), ("NAMESPACE", namespace.name())];
     let labels = node.start_incumbent(incumbents, Program::FeatureDiscovery, &environment);
@@ -143,6 +165,13 @@ fn theirs(cluster: &Cluster, node: &GpuNode, namespace: &Namespace, incumbents: 
         let path = incumbents.path(program);
         weigh(cluster, &path.display().to_string(), &path, &mut figures);
     }
+    drop(plugin);
+    let config = node.files("by-turns").join("config.yaml");
+    std::fs::write(&config, BY_TURNS).expect("a file of the test");
+    let config = config.display().to_string();
+    let environment = [("PASS_DEVICE_SPECS", "true"), ("CONFIG_FILE", config.as_str())];
+    let _plugin = node.start_incumbent(incumbents, Program::DevicePlugin, &environment);
+    figures.long = ask_often(cluster, namespace);
     figures
 }
 
@@ -150,8 +179,12 @@ fn theirs(cluster: &Cluster, node: &GpuNode, namespace: &Namespace, incumbents: 
 /// the smallest share of the processors and they would not.
 fn ours(cluster: &Cluster, node: &GpuNode, namespace: &Namespace, binary: &Path) -> Figures {
     let mut figures = Figures::default();
-    namespace
-        .apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: sharing}, data: {all: 'version: v1'}}");
+    let sharing = |config: &str| {
+        let data = serde_json::json!({"all": config});
+        let map = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "sharing"}, "data": data});
+        namespace.apply(&map.to_string());
+    };
+    sharing("version: v1");
     let text = |path: PathBuf| path.display().to_string();
     let (root, program) = (text(node.root()), binary.display().to_string());
     let environment = [
@@ -176,6 +209,8 @@ fn ours(cluster: &Cluster, node: &GpuNode, namespace: &Namespace, binary: &Path)
     cluster.until_or("the agent has told the cluster", PATIENCE, labelled, || agent.heard());
     work(cluster, namespace, &mut figures);
     weigh(cluster, &format!("{program} agent"), binary, &mut figures);
+    sharing(BY_TURNS);
+    figures.long = ask_often(cluster, namespace);
     figures
 }
 
@@ -207,6 +242,7 @@ fn main() {
     for (title, ours, theirs) in [
         ("eight pods at once", ours.crowd, theirs.crowd),
         ("one pod of eight containers", ours.single, theirs.single),
+        ("one pod of sixty that never start", ours.long, theirs.long),
     ] {
         println!("  kubelet waits, {title}, {} GPUs given:", ours.allocations);
         line("  choice and Allocate, mean", ours.admit_ms(), theirs.admit_ms(), "ms");

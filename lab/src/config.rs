@@ -37,7 +37,8 @@ failSwapOn: false
 # The capability to lower a score is missing in a sandboxed machine.
 oomScoreAdj: 0
 enforceNodeAllocatable: [pods]
-evictionHard: {{memory.available: 100Mi, nodefs.available: 1%, imagefs.available: 1%}}
+# A full disk is for the tests to report; kubelet would delete their images, which nobody can pull again.
+evictionHard: {{memory.available: 100Mi, nodefs.available: 0%, imagefs.available: 0%}}
 imageGCHighThresholdPercent: 100
 podLogsDir: {home}/pods
 # The tests wait for devices to appear; the usual 10 s would be most of their time.

@@ -11,7 +11,7 @@ use std::process::Command;
 /// Crates that do no IO, and what they may depend on. A new name here is a decision, not a detail.
 const PURE: &[(&str, &[&str])] = &[
     ("gpu-model", &["serde", "thiserror"]),
-    ("dra", &["carve-gpu-host", "carve-gpu-model", "thiserror"]),
+    ("dra", &["carve-formats", "carve-gpu-host", "carve-gpu-model", "serde_json", "thiserror"]),
     ("economics", &["carve-gpu-model"]),
     (
         "fleet-plan",

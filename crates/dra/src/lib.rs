@@ -9,6 +9,7 @@
 //! a claim holds a device, the counters keep every other way of using that GPU away; nobody has to switch a GPU by hand.
 #![warn(clippy::disallowed_methods)]
 
+mod claim;
 mod counters;
 mod device;
 mod layout;
@@ -17,6 +18,7 @@ mod order;
 mod quantity;
 mod slices;
 
+pub use claim::{Allocated, Allocation, Claim, ClaimConfig, ConfigSource};
 pub use device::{Attribute, Consumption, CounterSet, Device};
 pub use layout::{GpuFacts, Layout, Ways, layout};
 pub use name::{DeviceName, DeviceNameError, MigPlace, Sharing};
