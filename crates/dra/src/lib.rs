@@ -12,6 +12,7 @@
 mod claim;
 mod counters;
 mod device;
+mod grant;
 mod layout;
 mod name;
 mod order;
@@ -20,6 +21,7 @@ mod slices;
 
 pub use claim::{Allocated, Allocation, Claim, ClaimConfig, ConfigSource};
 pub use device::{Attribute, Consumption, CounterSet, Device};
+pub use grant::{Grant, GrantError, GrantTrouble, Place, Usage, excludes, grants};
 pub use layout::{GpuFacts, Layout, Ways, layout};
 pub use name::{DeviceName, DeviceNameError, MigPlace, Sharing};
 pub use order::placements_in_order;

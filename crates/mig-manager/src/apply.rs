@@ -3,8 +3,8 @@
 use crate::change::{ChangeError, execute};
 use crate::checkpoint::{CheckpointError, checkpoint};
 use crate::hooks::{HookError, HookRunner};
-use crate::journal::{Change, Journal, JournalError, Lock, StateDir, write_whole};
 use crate::inventory::inventory_of;
+use crate::journal::{Change, Journal, JournalError, Lock, StateDir, write_whole};
 use crate::layout::Layout;
 use crate::plan::{Plan, PlanError, plan, plan_layouts};
 use crate::target::{Refusal, resolve};

@@ -77,11 +77,12 @@ pub fn make_instance(
         _ => {
             let mut after = before;
             // One that was left half made is made again: nobody can be using an instance without compute.
-            after.instances.retain(|instance| {
-                *instance != InstanceLayout { compute: Vec::new(), ..wanted.clone() }
-            });
+            after
+                .instances
+                .retain(|instance| *instance != InstanceLayout { compute: Vec::new(), ..wanted.clone() });
             if let Some(other) = after.instances.iter().find(|other| overlaps(other, &wanted)) {
-                let what = format!("one of NVML's profile {} at slot {}", other.profile.0, other.placement.start);
+                let what =
+                    format!("one of NVML's profile {} at slot {}", other.profile.0, other.placement.start);
                 return Err(InstanceError::InTheWay { gpu: gpu.clone(), profile, start, what });
             }
             after.mig_enabled = true;
@@ -111,7 +112,9 @@ pub fn remove_instance(
     let gone = place(&state, profile, start)?;
     let mut after = Layout::of(&state);
     let before = after.instances.len();
-    after.instances.retain(|instance| (instance.profile, instance.placement) != (gone.profile, gone.placement));
+    after
+        .instances
+        .retain(|instance| (instance.profile, instance.placement) != (gone.profile, gone.placement));
     if after.instances.len() < before {
         bring(host, state_dir, &state, after, "end of a claim")?;
     }
@@ -138,9 +141,10 @@ pub fn uncut(host: &mut dyn GpuHost, state_dir: &StateDir, gpu: &GpuUuid) -> Res
 pub fn instances_on(host: &dyn GpuHost, gpu: &GpuUuid) -> Result<Vec<(ProfileId, u8)>, InstanceError> {
     let state = one(host, gpu)?;
     let table = state.table.as_ref();
-    let each = state.instances.iter().filter_map(|instance| {
-        Some((table?.get(instance.placed.profile)?.id, instance.placed.start))
-    });
+    let each = state
+        .instances
+        .iter()
+        .filter_map(|instance| Some((table?.get(instance.placed.profile)?.id, instance.placed.start)));
     Ok(each.collect())
 }
 
@@ -154,11 +158,7 @@ fn place(state: &GpuState, profile: ProfileId, start: u8) -> Result<InstanceLayo
     let found = state.table.as_ref().and_then(|table| {
         let (_, known) = table.by_id(profile)?;
         let placement = known.placements.iter().find(|placement| placement.start == start)?;
-        Some(InstanceLayout {
-            profile: known.index,
-            placement: *placement,
-            compute: vec![known.slices],
-        })
+        Some(InstanceLayout { profile: known.index, placement: *placement, compute: vec![known.slices] })
     });
     found.ok_or_else(|| InstanceError::NoPlace { gpu: state.gpu.uuid.clone(), profile, start })
 }
@@ -191,7 +191,8 @@ fn device_at(
     start: u8,
 ) -> Result<Option<MigDevice>, InstanceError> {
     let read = || {
-        let Some(index) = host.gpus()?.into_iter().find(|known| known.uuid == *gpu).map(|gpu| gpu.index) else {
+        let Some(index) = host.gpus()?.into_iter().find(|known| known.uuid == *gpu).map(|gpu| gpu.index)
+        else {
             return Ok(None);
         };
         let instances = host.gpu_instances(index)?;
