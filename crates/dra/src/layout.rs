@@ -171,7 +171,9 @@ impl OfGpu<'_> {
         let mut taints = self.facts.taints.clone();
         taints.extend(of_place.into_iter().flatten().cloned());
         // A key may be there once for each effect; what is known twice is said once, and always in the same order.
-        taints.sort();
+        taints.sort_by(|one, other| {
+            (&one.key, one.effect, &one.value).cmp(&(&other.key, other.effect, &other.value))
+        });
         taints.dedup_by(|one, other| (&one.key, one.effect) == (&other.key, other.effect));
         Device {
             name,
