@@ -16,7 +16,7 @@ fn offer(driver: &str, machine: &str, ways: &Ways) -> Option<(Value, usize)> {
         let index: GpuIndex = gpu.index;
         let table = host.profile_table(index).ok().filter(|table| !table.profiles().is_empty());
         let reserved = host.memory(index).expect("memory").reserved;
-        GpuFacts { gpu, reserved, table, pcie_root: None }
+        GpuFacts { gpu, reserved, table, pcie_root: None, taints: Vec::new(), mig_taints: BTreeMap::new() }
     };
     let gpus: Vec<GpuFacts> = host.gpus().expect("GPUs").into_iter().map(facts).collect();
     let offered = slices(&layout(&host.driver().expect("a driver"), &gpus, ways));
