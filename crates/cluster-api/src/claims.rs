@@ -52,8 +52,7 @@ impl NodeApi {
     /// All claims that hold a device of a driver on this node.
     pub async fn claims_here(&self, driver: &str) -> Result<Vec<Claim>, ApiError> {
         let all: Api<api::ResourceClaim> = Api::all(self.client());
-        // From the API server's memory: nothing here needs the very latest, and every node asks.
-        let found = all.list(&ListParams::default().match_any()).await?.items.into_iter().map(claim);
+        let found = all.list(&ListParams::default()).await?.items.into_iter().map(claim);
         let here = |claim: &Claim| {
             let mut results = claim.allocation.iter().flat_map(|allocation| &allocation.results);
             results.any(|result| result.driver == driver && result.pool == self.node())

@@ -1,7 +1,7 @@
 //! Tells kubelet how the devices are, for as long as it listens.
 
 use carve_kubelet_api::dra_health::{DeviceHealth, NodeWatchResourcesResponse};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
@@ -27,7 +27,13 @@ impl Health {
         let Health { mut devices, mut stop, again } = self.clone();
         tokio::spawn(async move {
             loop {
-                let list = NodeWatchResourcesResponse { devices: devices.borrow_and_update().clone() };
+                let mut devices_now = devices.borrow_and_update().clone();
+                // Kubelet takes what was found out long ago for unknown.
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+                for device in devices_now.iter_mut().filter(|device| device.last_updated_time == 0) {
+                    device.last_updated_time = i64::try_from(now).unwrap_or(i64::MAX);
+                }
+                let list = NodeWatchResourcesResponse { devices: devices_now };
                 tokio::select! {
                     sent = lists.send(Ok(list)) => if sent.is_err() { return },
                     _ = stop.wait_for(|stop| *stop) => return,

@@ -96,6 +96,23 @@ impl Preparer {
         Ok(swept)
     }
 
+    /// Whether anything is here that no record speaks of. Only then are all claims of the cluster worth asking for.
+    pub fn has_strays(&self) -> Result<bool, PrepareError> {
+        let _lock = self.store.lock()?;
+        let records = self.read()?;
+        let entries = fs::read_dir(&self.settings.cdi_folder).into_iter().flatten().flatten();
+        let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let file = names.any(|name| self.names.claim_of(&name).is_some_and(|uid| !records.claims.contains_key(uid)));
+        let devices = || records.claims.values().flat_map(|record| &record.devices);
+        let instance = self.marked().into_iter().any(|(gpu, place)| {
+            !devices().any(|device| {
+                let name = device.device.parse::<DeviceName>();
+                device.gpu == gpu.0 && name.is_ok_and(|name| name.mig.as_ref() == Some(&place))
+            })
+        });
+        Ok(file || instance)
+    }
+
     /// Instances of each GPU that this driver has not made.
     pub fn foreign(&self, host: &dyn GpuHost) -> BTreeMap<GpuUuid, Vec<(ProfileId, u8)>> {
         let marked = self.marked();

@@ -62,6 +62,28 @@ pub struct DeviceHealth {
     pub message: String,
 }
 
+impl DeviceHealth {
+    /// A device that works. When that was found out is filled in where it is sent.
+    pub fn healthy(pool: &str, device: &str) -> Self {
+        Self::of(pool, device, HealthStatus::Healthy, "")
+    }
+
+    /// A device that does not, and why.
+    pub fn unhealthy(pool: &str, device: &str, why: &str) -> Self {
+        Self::of(pool, device, HealthStatus::Unhealthy, why)
+    }
+
+    fn of(pool: &str, device: &str, health: HealthStatus, message: &str) -> Self {
+        DeviceHealth {
+            device: Some(DeviceIdentifier { pool_name: pool.to_owned(), device_name: device.to_owned() }),
+            health: health.into(),
+            last_updated_time: 0,
+            health_check_timeout_seconds: 0,
+            message: message.to_owned(),
+        }
+    }
+}
+
 mod generated {
     #![allow(
         clippy::allow_attributes_without_reason,
