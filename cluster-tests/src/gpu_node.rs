@@ -182,9 +182,12 @@ impl GpuNode {
 
     /// A pod that has a GPU of this node and can look at it with `carve gpus`, as people do with nvidia-smi.
     pub fn looking_pod(&self, name: &str, resource: &str, count: u32) -> Pod {
-        Pod::sleeping(&self.cluster, name)
-            .limit(resource, &count.to_string())
-            .spec("volumes", json!([{"name": "machine", "hostPath": {"path": self.folder.join("machine")}}]))
+        self.looker(Pod::sleeping(&self.cluster, name).limit(resource, &count.to_string()))
+    }
+
+    /// Puts what is needed to look at GPUs into a pod.
+    pub(crate) fn looker(&self, pod: Pod) -> Pod {
+        pod.spec("volumes", json!([{"name": "machine", "hostPath": {"path": self.folder.join("machine")}}]))
             .container("image", self.cluster.looker_image().into())
             .container("volumeMounts", json!([{"name": "machine", "mountPath": "/machine"}]))
             .container(

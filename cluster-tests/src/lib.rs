@@ -6,6 +6,7 @@
 
 mod background;
 mod cluster;
+mod dra_node;
 mod gpu_node;
 mod incumbent;
 mod kubelet_record;
@@ -16,6 +17,7 @@ mod pod;
 pub use background::Background;
 pub use carve_conformance::{Incumbents, Program};
 pub use cluster::{Cluster, PATIENCE};
+pub use dra_node::{Ask, DRIVER, apply_classes, device_of};
 pub use gpu_node::{AgentOnNode, GpuNode};
 pub use kubelet_record::Record;
 pub use namespace::Namespace;

@@ -102,7 +102,8 @@ impl Preparer {
         let records = self.read()?;
         let entries = fs::read_dir(&self.settings.cdi_folder).into_iter().flatten().flatten();
         let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        let file = names.any(|name| self.names.claim_of(&name).is_some_and(|uid| !records.claims.contains_key(uid)));
+        let file =
+            names.any(|name| self.names.claim_of(&name).is_some_and(|uid| !records.claims.contains_key(uid)));
         let devices = || records.claims.values().flat_map(|record| &record.devices);
         let instance = self.marked().into_iter().any(|(gpu, place)| {
             !devices().any(|device| {

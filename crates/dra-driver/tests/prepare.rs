@@ -160,7 +160,13 @@ fn errors_name_the_claim_and_what_to_do() {
             &["r"],
             json!({"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig"}),
         )),
-        refuse(&claim("a", vec![result("r", "gpu-0-mig-1g18gb-19-3", None, &[]), result("q", "gpu-0-mig-3g71gb-9-0", None, &[])])),
+        refuse(&claim(
+            "a",
+            vec![
+                result("r", "gpu-0-mig-1g18gb-19-3", None, &[]),
+                result("q", "gpu-0-mig-3g71gb-9-0", None, &[]),
+            ],
+        )),
     ];
     for text in &texts {
         assert!(text.contains("team/claim-a"), "{text}");

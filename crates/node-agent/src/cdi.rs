@@ -229,8 +229,9 @@ impl Cdi {
         let hook = HookPath::new(self.hook.display().to_string())
             .ok_or_else(|| format!("the hook's path {} is not absolute", self.hook.display()))?;
         if !self.installed {
-            install(&self.hook_here)
-                .map_err(|error| format!("the hook can not be put at {}: {error}", self.hook_here.display()))?;
+            install(&self.hook_here).map_err(|error| {
+                format!("the hook can not be put at {}: {error}", self.hook_here.display())
+            })?;
             self.installed = true;
         }
         Ok(NodeFiles { driver: found.files, hook: Some(hook), dev_root: settings.dev_root.clone() })

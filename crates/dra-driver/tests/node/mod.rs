@@ -118,11 +118,20 @@ impl Node {
 }
 
 pub(crate) fn files() -> NodeFiles {
-    NodeFiles { hook: HookPath::new("/usr/local/bin/carve"), dev_root: "/".to_owned(), ..NodeFiles::default() }
+    NodeFiles {
+        hook: HookPath::new("/usr/local/bin/carve"),
+        dev_root: "/".to_owned(),
+        ..NodeFiles::default()
+    }
 }
 
 /// What the scheduler gave: request, device, share, amounts.
-pub(crate) fn result(request: &str, device: &str, share: Option<&str>, consumed: &[(&str, &str)]) -> Allocated {
+pub(crate) fn result(
+    request: &str,
+    device: &str,
+    share: Option<&str>,
+    consumed: &[(&str, &str)],
+) -> Allocated {
     Allocated {
         request: request.to_owned(),
         driver: DRIVER.to_owned(),
@@ -167,7 +176,10 @@ pub(crate) fn every_way() -> Vec<(&'static str, Claim)> {
             with_config(
                 claim("d", vec![result("r", "gpu-0-ts", Some("s1"), &[("replicas", "1")])]),
                 &["r"],
-                sharing("GpuConfig", serde_json::json!({"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Long"}})),
+                sharing(
+                    "GpuConfig",
+                    serde_json::json!({"strategy": "TimeSlicing", "timeSlicingConfig": {"interval": "Long"}}),
+                ),
             ),
         ),
         (
@@ -186,7 +198,10 @@ pub(crate) fn every_way() -> Vec<(&'static str, Claim)> {
             with_config(
                 claim("g", vec![result("r", "gpu-0-mig-2g35gb-14-4", None, &[])]),
                 &[],
-                sharing("MigDeviceConfig", serde_json::json!({"strategy": "MPS", "mpsConfig": {"defaultActiveThreadPercentage": 50}})),
+                sharing(
+                    "MigDeviceConfig",
+                    serde_json::json!({"strategy": "MPS", "mpsConfig": {"defaultActiveThreadPercentage": 50}}),
+                ),
             ),
         ),
     ]

@@ -42,7 +42,10 @@ impl Daemons {
     /// The driver's own program for settings, with its environment.
     pub(crate) fn smi(&self) -> Option<(PathBuf, Vec<(String, String)>)> {
         let name = Path::new("nvidia-smi");
-        let within = self.links.root().map(|root| format!("{0}/usr/bin:{0}/usr/local/bin:{0}/opt/bin", root.display()));
+        let within = self
+            .links
+            .root()
+            .map(|root| format!("{0}/usr/bin:{0}/usr/local/bin:{0}/opt/bin", root.display()));
         let program = within.and_then(|within| MpsSettings::find(name, &within));
         let path = std::env::var("PATH").unwrap_or_default();
         let program = program.or_else(|| MpsSettings::find(name, &path))?;

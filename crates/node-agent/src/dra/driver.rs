@@ -4,7 +4,9 @@ use super::daemons::Daemons;
 use crate::machine::Machine;
 use crate::metrics::Metrics;
 use carve_cluster_api::{ApiError, ClaimDeviceStatus, NodeApi, Tone};
-use carve_dra_driver::{ClaimRecord, DeviceRecord, Driver, NodeFiles, PreparedDevice, Preparer, Stage, UsageRecord};
+use carve_dra_driver::{
+    ClaimRecord, DeviceRecord, Driver, NodeFiles, PreparedDevice, Preparer, Stage, UsageRecord,
+};
 use carve_kubelet_api::dra::{Claim, Device};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -37,7 +39,12 @@ impl Driver for ClaimDriver {
             self.metrics.claim("prepare", prepared.is_ok());
             match &prepared {
                 Ok(devices) => {
-                    tracing::info!(claim = claim.name, namespace = claim.namespace, devices = devices.len(), "ready");
+                    tracing::info!(
+                        claim = claim.name,
+                        namespace = claim.namespace,
+                        devices = devices.len(),
+                        "ready"
+                    );
                 }
                 Err(why) => tracing::warn!(claim = claim.name, namespace = claim.namespace, why, "not ready"),
             }
@@ -89,15 +96,23 @@ impl ClaimDriver {
             begun.map_err(|gone| gone.to_string())?.map_err(|error| error.to_string())?;
         }
         let (preparer, uid) = (Arc::clone(&self.preparer), asked.uid.clone());
-        let daemons = aside(move || Ok::<_, String>((preparer.daemons_of(&uid).map_err(|e| e.to_string())?, preparer.daemons().map_err(|e| e.to_string())?))).await??;
+        let daemons = aside(move || {
+            Ok::<_, String>((
+                preparer.daemons_of(&uid).map_err(|e| e.to_string())?,
+                preparer.daemons().map_err(|e| e.to_string())?,
+            ))
+        })
+        .await??;
         let (parts, wanted) = daemons;
         if !parts.is_empty() {
             let title = format!("claim {}/{}", asked.namespace, asked.name);
             self.daemons.keep(wanted).await.map_err(|why| format!("{title}: {why}"))?;
             self.daemons.ready(&parts).await.map_err(|why| format!("{title}: MPS is not ready: {why}"))?;
         }
-        let (preparer, uid, files) = (Arc::clone(&self.preparer), asked.uid.clone(), self.files.borrow().clone());
-        let prepared = aside(move || preparer.finish(&uid, &files)).await?.map_err(|error| error.to_string())?;
+        let (preparer, uid, files) =
+            (Arc::clone(&self.preparer), asked.uid.clone(), self.files.borrow().clone());
+        let prepared =
+            aside(move || preparer.finish(&uid, &files)).await?.map_err(|error| error.to_string())?;
         self.tell(asked).await;
         Ok(prepared)
     }
@@ -111,11 +126,14 @@ impl ClaimDriver {
     async fn read(&self, asked: &Claim) -> Result<carve_dra::Claim, String> {
         let title = format!("claim {}/{}", asked.namespace, asked.name);
         let found = tokio::time::timeout(ASKING, self.api.claim(&asked.namespace, &asked.name)).await;
-        let found = found.map_err(|_| format!("{title}: the API server does not answer; kubelet asks again"))?;
+        let found =
+            found.map_err(|_| format!("{title}: the API server does not answer; kubelet asks again"))?;
         let found = found.map_err(|error: ApiError| format!("{title} can not be read: {error}"))?;
         match found {
             Some(claim) if claim.uid == asked.uid => Ok(claim),
-            Some(_) => Err(format!("{title} is another one by now; the pod's own was deleted, so delete the pod")),
+            Some(_) => {
+                Err(format!("{title} is another one by now; the pod's own was deleted, so delete the pod"))
+            }
             None => Err(format!("{title} is gone; delete the pod")),
         }
     }
@@ -152,7 +170,8 @@ impl ClaimDriver {
                 record.devices.iter().any(|device| matches!(device.usage, UsageRecord::Fraction { .. }));
             let devices: Vec<ClaimDeviceStatus> =
                 record.devices.iter().map(|device| status(device, &driver, api.node(), enforced)).collect();
-            let applied = api.apply_claim_devices(&record.namespace, &record.name, &record.uid, &devices).await;
+            let applied =
+                api.apply_claim_devices(&record.namespace, &record.name, &record.uid, &devices).await;
             if let Err(error) = applied {
                 tracing::warn!(%error, claim = record.title(), "the status of the claim can not be written");
             }

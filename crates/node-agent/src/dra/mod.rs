@@ -140,7 +140,8 @@ impl DraDoor {
             while !*stopped.borrow() {
                 let (health, registration) = (health.clone(), registration.clone());
                 let served =
-                    serve(places.clone(), Arc::clone(&claims), health, registration, end(stopped.clone())).await;
+                    serve(places.clone(), Arc::clone(&claims), health, registration, end(stopped.clone()))
+                        .await;
                 match served {
                     Ok(()) => return,
                     Err(error) => {

@@ -53,7 +53,11 @@ impl Publish {
                         version.clone_from(&news.node.driver.version);
                         self.files.send_replace(files);
                     }
-                    Err(why) => self.tell(Tone::Warning, "CdiFailed", format!("containers can not be given GPUs: {why}")),
+                    Err(why) => self.tell(
+                        Tone::Warning,
+                        "CdiFailed",
+                        format!("containers can not be given GPUs: {why}"),
+                    ),
                 }
             }
             let published = self.publish(&mut publisher, &news).await;
@@ -90,13 +94,20 @@ impl Publish {
         let report = publisher.reconcile(&slices(&layout)).await.map_err(|error| error.to_string())?;
         if report.written + report.deleted > 0 {
             let devices: usize = layout.gpus.iter().map(Vec::len).sum();
-            tracing::info!(generation = report.generation, written = report.written, devices, "slices are published");
+            tracing::info!(
+                generation = report.generation,
+                written = report.written,
+                devices,
+                "slices are published"
+            );
         }
         for dropped in &report.dropped {
             self.tell(Tone::Warning, "FieldsDropped", dropped.to_string());
         }
         if report.withheld {
-            return Err("the API server does not keep what would keep devices apart, so none is offered".to_owned());
+            return Err(
+                "the API server does not keep what would keep devices apart, so none is offered".to_owned()
+            );
         }
         Ok(())
     }

@@ -55,7 +55,10 @@ async fn once(driver: &ClaimDriver) -> Result<Vec<(Tone, String)>, String> {
         let title = before.claims.get(uid).map(|record| record.title()).unwrap_or_default();
         match driver.take_back(uid).await {
             Ok(()) => news.push((Tone::Normal, format!("claim {title} is gone; what it had is taken back"))),
-            Err(why) => news.push((Tone::Warning, format!("claim {title} is gone, and can not be taken back yet: {why}"))),
+            Err(why) => news.push((
+                Tone::Warning,
+                format!("claim {title} is gone, and can not be taken back yet: {why}"),
+            )),
         }
     }
     Ok(news)
