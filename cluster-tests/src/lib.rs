@@ -6,7 +6,12 @@
 
 mod background;
 mod cluster;
+mod dra_batch;
+mod dra_claims;
+mod dra_offer;
+pub mod dra_packing;
 mod gpu_node;
+mod hollow_nodes;
 mod incumbent;
 mod kubelet_record;
 mod namespace;
@@ -16,7 +21,11 @@ mod pod;
 pub use background::Background;
 pub use carve_conformance::{Incumbents, Program};
 pub use cluster::{Cluster, PATIENCE};
+pub use dra_batch::{Batch, Unit, counted};
+pub use dra_claims::{Scenario, device_of, devices_given, documents, why_waiting};
+pub use dra_offer::{DeviceOrder, Offered, device_class, machine_layout, slice_objects, text_attribute};
 pub use gpu_node::{AgentOnNode, GpuNode};
+pub use hollow_nodes::HollowNodes;
 pub use kubelet_record::Record;
 pub use namespace::Namespace;
 pub use node_features::NodeFeatures;
