@@ -64,6 +64,53 @@ impl Random {
     }
 }
 
+/// What came of a sequence.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Tally {
+    /// Claims by profile.
+    pub asked: BTreeMap<&'static str, u64>,
+    /// Those that found no room.
+    pub refused: BTreeMap<&'static str, u64>,
+    fullness: Vec<f64>,
+}
+
+impl Tally {
+    /// Counts a claim, and how full the fleet is after it.
+    pub fn count(&mut self, profile: &'static str, served: bool, fullness: f64) {
+        *self.asked.entry(profile).or_default() += 1;
+        *self.refused.entry(profile).or_default() += u64::from(!served);
+        self.fullness.push(fullness);
+    }
+
+    /// How full the fleet was on average.
+    #[allow(clippy::cast_precision_loss, reason = "some hundred claims")]
+    pub fn mean_fullness(&self) -> f64 {
+        self.fullness.iter().sum::<f64>() / self.fullness.len() as f64
+    }
+}
+
+/// Plays a sequence to the ledger itself, without a cluster; claims before `filling` are not counted.
+pub fn play_model(layout: &Layout, nodes: usize, arrivals: &[Arrival], filling: usize) -> Tally {
+    let mut ledger = Ledger::new(layout, nodes);
+    let mut leaving: BTreeMap<usize, Vec<(usize, String)>> = BTreeMap::new();
+    let mut tally = Tally::default();
+    for (number, arrival) in arrivals.iter().enumerate() {
+        for (node, device) in leaving.remove(&number).unwrap_or_default() {
+            ledger.charge(node, &device, false);
+        }
+        let given = ledger.first_fit(arrival.profile);
+        let served = given.is_some();
+        if let Some((node, device)) = given {
+            ledger.charge(node, &device, true);
+            leaving.entry(number + arrival.stays).or_default().push((node, device));
+        }
+        if number >= filling {
+            tally.count(arrival.profile, served, ledger.fullness());
+        }
+    }
+    tally
+}
+
 /// What is left of every counter of every node, kept beside the scheduler.
 #[derive(Debug, Clone)]
 pub struct Ledger {
@@ -146,7 +193,7 @@ impl Ledger {
     }
 
     /// Part of all compute slices that is taken.
-    #[allow(clippy::cast_precision_loss, reason = "some hundred slots")]
+    #[allow(clippy::cast_precision_loss, reason = "some hundred slices")]
     pub fn fullness(&self) -> f64 {
         let is_slice = |name: &str| name == "compute-slices";
         let counters = self.nodes.iter().flat_map(|node| &node.counters);
@@ -163,39 +210,50 @@ fn is_profile(device: &Device, profile: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ledger, arrivals};
+    use super::{Ledger, arrivals, profiles};
     use crate::{DeviceOrder, machine_layout};
     use carve_dra::Ways;
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeSet;
 
-    /// Large claims that found no room, where the allocator takes the first device that fits.
-    fn stranded(order: DeviceOrder, seed: u64) -> usize {
+    /// Profiles that still fit on one GPU that has so many of the smallest instances.
+    fn fitting(order: DeviceOrder, small: usize) -> BTreeSet<&'static str> {
         let none = BTreeSet::new();
         let ways = Ways { exclusive: false, shared: none.clone(), mig: true, shared_mig: none, turns: 1 };
-        let layout = machine_layout("h100-sxm-80gb:2", &ways, order).expect("a machine");
-        let mut ledger = Ledger::new(&layout, 2);
-        let mut leaving: BTreeMap<usize, Vec<(usize, String)>> = BTreeMap::new();
-        let mut stranded = 0;
-        for (number, arrival) in arrivals(seed, 400, 11.0).into_iter().enumerate() {
-            for (node, device) in leaving.remove(&number).unwrap_or_default() {
-                assert!(ledger.charge(node, &device, false));
-            }
-            match ledger.first_fit(arrival.profile) {
-                Some((node, device)) => {
-                    assert!(ledger.charge(node, &device, true), "{device} was said to fit");
-                    leaving.entry(number + arrival.stays).or_default().push((node, device));
-                }
-                None => stranded += usize::from(!["1g.10gb", "2g.20gb"].contains(&arrival.profile)),
-            }
+        let layout = machine_layout("h100-sxm-80gb:1", &ways, order).expect("a machine");
+        let mut ledger = Ledger::new(&layout, 1);
+        for _ in 0..small {
+            let (node, device) = ledger.first_fit("1g.10gb").expect("there is room for seven");
+            assert!(ledger.charge(node, &device, true), "{device} was said to fit");
         }
-        stranded
+        profiles().filter(|profile| ledger.has_room(profile)).collect()
+    }
+
+    /// Beside how many of the smallest instances a profile still fits on one GPU.
+    fn beside(order: DeviceOrder, profile: &str) -> Option<usize> {
+        (0..=7).rev().find(|small| fitting(order, *small).contains(profile))
+    }
+
+    /// Our order keeps room for a 4g and the last 2g; the order of names fills the left half and so keeps the right one for a 3g.
+    #[test]
+    fn each_order_keeps_room_for_others() {
+        let room = |order| profiles().map(|profile| beside(order, profile)).collect::<Vec<_>>();
+        // 1g, 2g, 3g, 4g, 7g.
+        assert_eq!(room(DeviceOrder::Packing), [6, 5, 3, 3, 0].map(Some));
+        assert_eq!(room(DeviceOrder::Name), [6, 4, 4, 0, 0].map(Some));
     }
 
     #[test]
-    fn fewer_large_claims_find_no_room_in_our_order_than_by_name() {
-        let sum = |order| (1..=10).map(|seed| stranded(order, seed)).sum::<usize>();
-        let (ours, by_name) = (sum(DeviceOrder::Packing), sum(DeviceOrder::Name));
-        assert!(ours < by_name, "ours {ours}, by name {by_name}");
+    fn the_ledger_takes_back_what_it_gave() {
+        let layout =
+            machine_layout("h100-sxm-80gb:2", &Ways::default(), DeviceOrder::Packing).expect("a machine");
+        let mut ledger = Ledger::new(&layout, 1);
+        assert!(ledger.charge(0, "gpu-0-mig-7g80gb-0-0", true));
+        assert!(!ledger.charge(0, "gpu-0-mig-1g10gb-19-6", true), "the GPU is taken");
+        assert!(ledger.charge(0, "gpu-1-mig-7g80gb-0-0", true));
+        assert!(!ledger.has_room("1g.10gb"));
+        assert!((ledger.fullness() - 1.0).abs() < 1e-9);
+        assert!(ledger.charge(0, "gpu-0-mig-7g80gb-0-0", false));
+        assert!(ledger.has_room("7g.80gb"));
     }
 
     #[test]
