@@ -13,7 +13,7 @@
 
 use carve_cluster_tests::dra_packing::{Ledger, Tally, arrivals, play_model, profiles};
 use carve_cluster_tests::{
-    Cluster, DeviceOrder, HollowNodes, Offered, PATIENCE, device_class, machine_layout, slice_objects,
+    Cluster, DeviceOrder, HollowNodes, Offered, PATIENCE, class_objects, machine_layout, slice_objects,
     why_waiting,
 };
 use carve_dra::{Layout, Ways};
@@ -78,7 +78,7 @@ fn outside(seeds: &[u64]) {
             let layout = offer(order);
             let slices = names.iter().flat_map(|node| slice_objects(DRIVER, node, &layout));
             let mut objects: Vec<Value> = slices.collect();
-            objects.push(device_class(DRIVER, DRIVER, "attributes.type == 'mig'"));
+            objects.extend(class_objects(DRIVER));
             offered.publish(&objects);
             let _namespace = cluster.namespace(SUITE);
             inside(*seed, word)
@@ -185,7 +185,7 @@ impl Inside {
 
     async fn ask(&self, name: &str, profile: &str) {
         let selector = format!("device.attributes['{DRIVER}'].profile == '{profile}'");
-        let exactly = json!({"deviceClassName": DRIVER, "selectors": [{"cel": {"expression": selector}}]});
+        let exactly = json!({"deviceClassName": format!("mig.{DRIVER}"), "selectors": [{"cel": {"expression": selector}}]});
         let claim = json!({
             "metadata": {"name": name},
             "spec": {"devices": {"requests": [{"name": "mig", "exactly": exactly}]}},

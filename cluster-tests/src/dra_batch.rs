@@ -1,7 +1,7 @@
 //! Many sets of claims and pods put to the scheduler at once, each in a namespace and on a node of its own, so that none is in the way
 //! of another.
 
-use crate::dra_claims::{device_of, why_waiting};
+use crate::dra_claims::{given_device, why_waiting};
 use crate::{Cluster, DeviceOrder, HollowNodes, Offered, PATIENCE, machine_layout, slice_objects};
 use carve_dra::Ways;
 use serde_json::{Value, json};
@@ -92,7 +92,7 @@ impl Unit {
         }
         let given = |claim: &Value| {
             let results = claim["status"]["allocation"]["devices"]["results"].as_array()?;
-            Some(results.iter().map(device_of).collect::<Vec<_>>().join(" + "))
+            Some(results.iter().map(given_device).collect::<Vec<_>>().join(" + "))
         };
         // Which of two like pods comes first is the scheduler's business; what they get together is not.
         let mut told: Vec<String> = mine("ResourceClaim").filter_map(given).collect();

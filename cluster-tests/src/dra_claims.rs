@@ -6,11 +6,16 @@ use serde_json::{Value, json};
 /// What a claim was given, one text for each device: `request=device{capacity:amount}`. Nothing while it was given nothing.
 pub fn devices_given(claim: &Value) -> Option<Vec<String>> {
     let results = claim["status"]["allocation"]["devices"]["results"].as_array()?;
-    Some(results.iter().map(|result| format!("{}={}", word(&result["request"]), device_of(result))).collect())
+    Some(
+        results
+            .iter()
+            .map(|result| format!("{}={}", word(&result["request"]), given_device(result)))
+            .collect(),
+    )
 }
 
 /// The device of a result with what was taken of it, where several claims may hold it.
-pub fn device_of(result: &Value) -> String {
+pub fn given_device(result: &Value) -> String {
     let taken = result["consumedCapacity"].as_object().map(|taken| {
         let each = taken.iter().map(|(name, amount)| format!("{name}:{}", word(amount)));
         format!("{{{}}}", each.collect::<Vec<_>>().join(","))

@@ -24,7 +24,14 @@ pub fn machine_layout(machine: &str, ways: &Ways, order: DeviceOrder) -> Option<
         let index: GpuIndex = gpu.index;
         let table = host.profile_table(index).ok().filter(|table| !table.profiles().is_empty());
         let reserved = host.memory(index).ok()?.reserved;
-        Some(GpuFacts { gpu, reserved, table, pcie_root: None })
+        Some(GpuFacts {
+            gpu,
+            reserved,
+            table,
+            pcie_root: None,
+            taints: Vec::new(),
+            mig_taints: BTreeMap::new(),
+        })
     };
     let gpus: Option<Vec<GpuFacts>> = host.gpus().ok()?.into_iter().map(facts).collect();
     let mut layout = layout(&host.driver().ok()?, &gpus?, ways);
@@ -48,16 +55,10 @@ pub fn text_attribute<'a>(device: &'a Device, name: &str) -> Option<&'a str> {
     }
 }
 
-/// A class of the devices of a driver for which a condition on their attributes holds.
-pub fn device_class(name: &str, driver: &str, condition: &str) -> Value {
-    let expression = format!("device.driver == '{driver}' && {condition}")
-        .replace("attributes.", &format!("device.attributes['{driver}']."));
-    json!({
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": name},
-        "spec": {"selectors": [{"cel": {"expression": expression}}]},
-    })
+/// The classes of a driver, as objects.
+pub fn class_objects(driver: &str) -> Vec<Value> {
+    let classes = carve_dra::classes(driver, &[]).unwrap_or_else(|error| panic!("{error}"));
+    classes.iter().map(carve_dra::DeviceClass::manifest).collect()
 }
 
 /// Slices and classes of a driver. They are objects of the whole cluster, and go when this is dropped.
@@ -87,7 +88,9 @@ impl Offered {
             object["metadata"]["labels"] = json!({"test": self.driver});
         }
         let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
-        let applied = self.cluster.try_kubectl(&["apply", "--server-side", "-f", "-"], Some(&list));
+        // Another suite may have applied the same classes in another way.
+        let words = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
+        let applied = self.cluster.try_kubectl(&words, Some(&list));
         applied.unwrap_or_else(|error| panic!("kubectl apply: {error}"));
     }
 

@@ -182,9 +182,12 @@ impl GpuNode {
 
     /// A pod that has a GPU of this node and can look at it with `carve gpus`, as people do with nvidia-smi.
     pub fn looking_pod(&self, name: &str, resource: &str, count: u32) -> Pod {
-        Pod::sleeping(&self.cluster, name)
-            .limit(resource, &count.to_string())
-            .spec("volumes", json!([{"name": "machine", "hostPath": {"path": self.folder.join("machine")}}]))
+        self.looker(Pod::sleeping(&self.cluster, name).limit(resource, &count.to_string()))
+    }
+
+    /// Puts what is needed to look at GPUs into a pod.
+    pub(crate) fn looker(&self, pod: Pod) -> Pod {
+        pod.spec("volumes", json!([{"name": "machine", "hostPath": {"path": self.folder.join("machine")}}]))
             .container("image", self.cluster.looker_image().into())
             .container("volumeMounts", json!([{"name": "machine", "mountPath": "/machine"}]))
             .container(
@@ -223,6 +226,13 @@ impl AgentOnNode<'_> {
                 {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]},
                 {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
                 {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch"]},
+                {"apiGroups": ["resource.k8s.io"], "resources": ["resourceslices"],
+                 "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"]},
+                {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": ["get", "list", "watch"]},
+                {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims/status"], "verbs": ["update", "patch"]},
+                {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims/driver"],
+                 "resourceNames": ["gpu.carve.dev", "gpu.nvidia.com"],
+                 "verbs": ["associated-node:update", "associated-node:patch"]},
                 {"apiGroups": ["nfd.k8s-sigs.io"], "resources": ["nodefeatures"], "verbs": ["get", "create", "patch"]},
             ]},
             {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
@@ -255,6 +265,7 @@ impl AgentOnNode<'_> {
             |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
         env.push(field("NODE_NAME", "spec.nodeName"));
         env.push(field("NAMESPACE", "metadata.namespace"));
+        env.push(field("POD_UID", "metadata.uid"));
         // Host path, path in the agent, and how mounts spread.
         let folders: Vec<(&str, String, &str, Option<&str>)> = vec![
             (
@@ -269,6 +280,14 @@ impl AgentOnNode<'_> {
                 "/var/lib/kubelet/pod-resources",
                 None,
             ),
+            ("drivers", "/var/lib/kubelet/plugins".to_owned(), "/var/lib/kubelet/plugins", None),
+            (
+                "registry",
+                "/var/lib/kubelet/plugins_registry".to_owned(),
+                "/var/lib/kubelet/plugins_registry",
+                None,
+            ),
+            ("limits", "/run/carve/limits".to_owned(), "/run/carve/limits", None),
             ("driver", root, "/driver-root", None),
             ("machine", node.folder.join("machine").display().to_string(), "/machine", None),
             ("state", state, "/state", None),

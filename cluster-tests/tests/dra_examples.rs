@@ -1,6 +1,6 @@
 //! The manifests of `examples/dra`, applied as they are and under the name of NVIDIA's driver: each gets what its own comment says.
 
-use carve_cluster_tests::{Batch, Cluster, PATIENCE, Unit, documents};
+use carve_cluster_tests::{Batch, Cluster, PATIENCE, Unit, class_objects, documents};
 use carve_formats::dra_config::OpaqueConfig;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -93,4 +93,12 @@ fn examples_say_what_they_do_and_their_configs_are_read() {
         }
     }
     assert!(configs >= 4, "only {configs} configs were read");
+}
+
+/// The classes of the examples are those that the program has.
+#[test]
+fn the_classes_are_those_of_the_program() {
+    let text = examples().remove("classes").expect("the classes");
+    assert_eq!(documents(&text), class_objects("gpu.carve.dev"));
+    assert_eq!(documents(&under_nvidias_name(&text)), class_objects("gpu.nvidia.com"));
 }

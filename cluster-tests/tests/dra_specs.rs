@@ -6,9 +6,8 @@
 
 mod specs;
 
-use carve_cluster_tests::{Batch, Cluster, PATIENCE, Unit, device_class};
+use carve_cluster_tests::{Batch, Cluster, PATIENCE, Unit, class_objects};
 use carve_test_support::fixtures;
-use serde_json::Value;
 use specs::{Entry, FOLDERS, asked, entries, read};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -18,27 +17,6 @@ const DRIVER: &str = "gpu.nvidia.com";
 const SUITE: &str = "dra-specs";
 /// How long an answer must stay as it is before it is written down.
 const SETTLED: Duration = Duration::from_secs(6);
-
-/// The classes of NVIDIA's chart, and ours under the same driver.
-fn classes() -> Vec<Value> {
-    let mut gpu = device_class(DRIVER, DRIVER, "attributes.type == 'gpu'");
-    gpu["spec"]["extendedResourceName"] = "nvidia.com/gpu".into();
-    let shared = |name: &str, sharing: &str| {
-        device_class(
-            name,
-            DRIVER,
-            &format!("attributes.type == 'fraction' && attributes.sharing == '{sharing}'"),
-        )
-    };
-    vec![
-        gpu,
-        device_class("mig.nvidia.com", DRIVER, "attributes.type == 'mig'"),
-        shared("fraction.nvidia.com", "limiter"),
-        shared("mps.nvidia.com", "mps"),
-        shared("timeslice.nvidia.com", "timeslice"),
-        device_class("mig-fraction.nvidia.com", DRIVER, "attributes.type == 'mig-fraction'"),
-    ]
-}
 
 fn table_path() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/dra-specs.md")
@@ -118,7 +96,7 @@ fn specs_get_what_the_table_says() {
     let units: Option<Vec<Unit>> = applied.map(|spec| read(&spec, cluster.probe_image())).collect();
     let Some(units) = units else { return };
     let start = Instant::now();
-    let batch = Batch::apply(&cluster, SUITE, DRIVER, &classes(), units.clone());
+    let batch = Batch::apply(&cluster, SUITE, DRIVER, &class_objects(DRIVER), units.clone());
     println!("{} specs are applied after {:.1} s", units.len(), start.elapsed().as_secs_f64());
 
     let recorded = std::fs::read_to_string(table_path()).unwrap_or_default();

@@ -14,22 +14,34 @@ fn main() {
             "RegistrationStatusResponse",
         ))
         .build();
-    let dra = Service::builder()
-        .name("DRAPlugin")
-        .package("k8s.io.kubelet.pkg.apis.dra.v1")
-        .method(call(
-            "NodePrepareResources",
-            "node_prepare_resources",
-            "NodePrepareResourcesRequest",
-            "NodePrepareResourcesResponse",
-        ))
-        .method(call(
-            "NodeUnprepareResources",
-            "node_unprepare_resources",
-            "NodeUnprepareResourcesRequest",
-            "NodeUnprepareResourcesResponse",
-        ))
-        .build();
+    // The messages of all versions are the same, so they are written once.
+    let dra = |version: &str| {
+        Service::builder()
+            .name("DRAPlugin")
+            .package(format!("k8s.io.kubelet.pkg.apis.dra.{version}"))
+            .method(call(
+                "NodePrepareResources",
+                "node_prepare_resources",
+                "NodePrepareResourcesRequest",
+                "NodePrepareResourcesResponse",
+            ))
+            .method(call(
+                "NodeUnprepareResources",
+                "node_unprepare_resources",
+                "NodeUnprepareResourcesRequest",
+                "NodeUnprepareResourcesResponse",
+            ))
+            .build()
+    };
+    let dra_health = |version: &str| {
+        let watch = stream(
+            "NodeWatchResources",
+            "node_watch_resources",
+            "NodeWatchResourcesRequest",
+            "NodeWatchResourcesResponse",
+        );
+        Service::builder().name("DRAResourceHealth").package(version).method(watch).build()
+    };
     let plugin_registration = Service::builder()
         .name("Registration")
         .package("v1beta1")
@@ -59,7 +71,16 @@ fn main() {
         .package("v1")
         .method(call("List", "list", "ListPodResourcesRequest", "ListPodResourcesResponse"))
         .build();
-    let services = [registration, dra, plugin_registration, device_plugin, pod_resources];
+    let services = [
+        registration,
+        dra("v1"),
+        dra("v1beta1"),
+        dra_health("v1"),
+        dra_health("v1alpha1"),
+        plugin_registration,
+        device_plugin,
+        pod_resources,
+    ];
     // Clients get a channel from `dial`, which knows unix sockets.
     Builder::new().build_transport(false).compile(&services);
 }

@@ -130,8 +130,8 @@ pub(crate) fn entries() -> Vec<Entry> {
         shared(
             "nvidia/consumable-shares/integer-sharing.yaml",
             "-turns",
-            &[("deviceClassName: gpu.nvidia.com", "deviceClassName: timeslice.nvidia.com")],
-            "asked of `timeslice.nvidia.com`",
+            &[("deviceClassName: gpu.nvidia.com", "deviceClassName: timeslicing.nvidia.com")],
+            "asked of `timeslicing.nvidia.com`",
         ),
         noted("nvidia/consumable-shares/memory-sharing.yaml", H100, "a whole GPU each"),
         shared(
@@ -153,8 +153,8 @@ pub(crate) fn entries() -> Vec<Entry> {
         shared(
             "nvidia/consumable-shares/unlimited-sharing.yaml",
             "-turns",
-            &[("deviceClassName: gpu.nvidia.com", "deviceClassName: timeslice.nvidia.com")],
-            "asked of `timeslice.nvidia.com`",
+            &[("deviceClassName: gpu.nvidia.com", "deviceClassName: timeslicing.nvidia.com")],
+            "asked of `timeslicing.nvidia.com`",
         ),
         on("nvidia/extended-resources/gpu-full.yaml", ONE_H100),
         on("nvidia/extended-resources/mig-1g-12gb.yaml", "gh200-96gb:1"),
@@ -166,16 +166,16 @@ pub(crate) fn entries() -> Vec<Entry> {
         noted(
             "nvidia/bats-specs/gpu-consumable-shares-integer.yaml",
             ONE_H100,
-            "a whole GPU has no `shares`; `replicas` of `timeslice.nvidia.com` are what is meant",
+            "a whole GPU has no `shares`; `replicas` of `timeslicing.nvidia.com` are what is meant",
         ),
         shared(
             "nvidia/bats-specs/gpu-consumable-shares-integer.yaml",
             "-turns",
             &[
-                ("deviceClassName: gpu.nvidia.com", "deviceClassName: timeslice.nvidia.com"),
+                ("deviceClassName: gpu.nvidia.com", "deviceClassName: timeslicing.nvidia.com"),
                 ("shares:", "replicas:"),
             ],
-            "asked of `timeslice.nvidia.com`, by its name for shares",
+            "asked of `timeslicing.nvidia.com`, by its name for shares",
         ),
         noted("nvidia/bats-specs/gpu-consumable-shares-memory.yaml", H100, "a whole GPU each"),
         on("nvidia/bats-specs/gpu-cuda-busgrind.yaml", ONE_H100),

@@ -17,4 +17,6 @@ mod spec_file;
 pub use classes::find_class_files;
 pub use driver::{FindError, Found, HostRoot, find_driver_files};
 pub use runtime::{CdiSupport, imports, runtime_has_cdi};
-pub use spec_file::{SPEC_DIR, WriteError, Written, remove_ours, write_all, write_spec};
+pub use spec_file::{
+    SPEC_DIR, WriteError, Written, remove_named, remove_ours, write_all, write_named, write_spec,
+};

@@ -82,9 +82,23 @@ pub fn remove_ours(folder: &Path) -> Result<bool, WriteError> {
     Ok(true)
 }
 
+/// Writes a file by its name, all at once, unless it says that already.
+pub fn write_named(folder: &Path, name: &str, spec: &Spec) -> Result<Written, WriteError> {
+    write(folder, name, spec).map_err(|source| WriteError { path: folder.join(name), source })
+}
+
+/// Takes a file away by its name; tells whether it was there.
+pub fn remove_named(folder: &Path, name: &str) -> Result<bool, WriteError> {
+    let error = |source| WriteError { path: folder.join(name), source };
+    match std::fs::remove_file(folder.join(name)) {
+        Ok(()) => Ok(true),
+        Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(source) => Err(error(source)),
+    }
+}
+
 fn write_class(folder: &Path, class: CdiClass, spec: &Spec) -> Result<Written, WriteError> {
-    let name = class.file_name();
-    write(folder, &name, spec).map_err(|source| WriteError { path: folder.join(&name), source })
+    write_named(folder, &class.file_name(), spec)
 }
 
 fn write(path: &Path, name: &str, spec: &Spec) -> io::Result<Written> {

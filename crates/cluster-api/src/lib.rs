@@ -2,13 +2,22 @@
 //!
 //! [`names`] holds every label, annotation, condition and field manager in one place. [`NodeApi`] is the part of the API
 //! that an agent on one node uses: it watches its Node, labels it, sets conditions, tells events, asks for its pods.
-//! [`SliceOwner`] makes the ResourceSlices of a node out of what `carve-dra` lays out.
+//! [`SlicePublisher`] keeps the ResourceSlices of a node as `carve-dra` lays them out; claims are read and told about through [`NodeApi`].
 //! Everything it writes is applied under a field manager of its own, so that only our keys are ever touched.
 
+mod claims;
+mod dropped;
+#[cfg(test)]
+mod fake_server;
+mod kept;
 pub mod names;
 mod node;
+mod publisher;
 mod resource_slices;
 mod watch;
 
+pub use claims::ClaimDeviceStatus;
+pub use dropped::{Dropped, DroppedField};
 pub use node::{ApiError, NodeApi, NodeView, PodView, Tone};
+pub use publisher::{PublishReport, SlicePublisher};
 pub use resource_slices::SliceOwner;

@@ -26,5 +26,7 @@ pub const LABELS_MANAGER: &str = "carve-labels";
 pub const MIG_MANAGER: &str = "carve-mig";
 /// Field manager of conditions.
 pub const CONDITIONS_MANAGER: &str = "carve-agent";
+/// Field manager of what is told about the devices of claims.
+pub const CLAIMS_MANAGER: &str = "carve-claims";
 /// Who events come from.
 pub const REPORTER: &str = "carve-agent";

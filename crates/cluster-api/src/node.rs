@@ -103,12 +103,21 @@ impl NodeApi {
             None => Config::infer().await.map_err(|error| no_way(&error))?,
         };
         let client = Client::try_from(config).map_err(|error| no_way(&error))?;
-        Ok(NodeApi { client, node: node.to_owned(), events: "default".to_owned() })
+        Ok(NodeApi::through(client, node))
+    }
+
+    /// The API of a node through a client that is there already.
+    pub(crate) fn through(client: Client, node: &str) -> Self {
+        NodeApi { client, node: node.to_owned(), events: "default".to_owned() }
     }
 
     /// Name of the node.
     pub fn node(&self) -> &str {
         &self.node
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
     }
 
     fn nodes(&self) -> Api<Node> {
@@ -201,36 +210,15 @@ impl NodeApi {
 
     /// Tells an event about the Node.
     pub async fn tell(&self, tone: Tone, reason: &str, message: &str) -> Result<(), ApiError> {
-        let now = Time(k8s_openapi::jiff::Timestamp::now());
-        let event = Event {
-            metadata: ObjectMeta {
-                generate_name: Some(format!("{}.", self.node)),
-                namespace: Some(self.events.clone()),
-                ..ObjectMeta::default()
-            },
-            // `kubectl describe node` looks for the name in place of the uid, as kubelet writes it.
-            involved_object: ObjectReference {
-                api_version: Some("v1".to_owned()),
-                kind: Some("Node".to_owned()),
-                name: Some(self.node.clone()),
-                uid: Some(self.node.clone()),
-                ..ObjectReference::default()
-            },
-            type_: Some(if tone == Tone::Warning { "Warning" } else { "Normal" }.to_owned()),
-            reason: Some(reason.to_owned()),
-            // The API server refuses longer ones.
-            message: Some(message.chars().take(1024).collect()),
-            source: Some(EventSource {
-                component: Some(names::REPORTER.to_owned()),
-                host: Some(self.node.clone()),
-            }),
-            reporting_component: Some(names::REPORTER.to_owned()),
-            reporting_instance: Some(self.node.clone()),
-            first_timestamp: Some(now.clone()),
-            last_timestamp: Some(now),
-            count: Some(1),
-            ..Event::default()
+        // `kubectl describe node` looks for the name in place of the uid, as kubelet writes it.
+        let about = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(self.node.clone()),
+            uid: Some(self.node.clone()),
+            ..ObjectReference::default()
         };
+        let event = event(&self.node, &self.events, about, tone, reason, message);
         let api: Api<Event> = Api::namespaced(self.client.clone(), &self.events);
         api.create(&PostParams::default(), &event).await?;
         Ok(())
@@ -279,6 +267,40 @@ impl NodeApi {
         let params = PatchParams::apply(names::LABELS_MANAGER).force();
         api.patch(name, &params, &Patch::Apply(object)).await?;
         Ok(())
+    }
+}
+
+/// An event that the agent of a node tells in a namespace.
+pub(crate) fn event(
+    node: &str,
+    namespace: &str,
+    about: ObjectReference,
+    tone: Tone,
+    reason: &str,
+    message: &str,
+) -> Event {
+    let now = Time(k8s_openapi::jiff::Timestamp::now());
+    Event {
+        metadata: ObjectMeta {
+            generate_name: about.name.as_ref().map(|name| format!("{name}.")),
+            namespace: Some(namespace.to_owned()),
+            ..ObjectMeta::default()
+        },
+        involved_object: about,
+        type_: Some(if tone == Tone::Warning { "Warning" } else { "Normal" }.to_owned()),
+        reason: Some(reason.to_owned()),
+        // The API server refuses longer ones.
+        message: Some(message.chars().take(1024).collect()),
+        source: Some(EventSource {
+            component: Some(names::REPORTER.to_owned()),
+            host: Some(node.to_owned()),
+        }),
+        reporting_component: Some(names::REPORTER.to_owned()),
+        reporting_instance: Some(node.to_owned()),
+        first_timestamp: Some(now.clone()),
+        last_timestamp: Some(now),
+        count: Some(1),
+        ..Event::default()
     }
 }
 

@@ -1,7 +1,7 @@
 //! A node's offer as the ResourceSlices that the API server keeps.
 
 use carve_dra::{
-    Attribute, Capacity, Consumption, CounterSet, Device, Quantity, RequestPolicy, Slice, SliceContent,
+    Attribute, Capacity, Consumption, CounterSet, Device, Quantity, RequestPolicy, Slice, SliceContent, Taint,
 };
 use k8s_openapi::api::resource::v1 as api;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
@@ -28,8 +28,8 @@ impl SliceOwner {
     /// A slice as an object, of one generation of the pool.
     pub fn object(&self, slice: &Slice, generation: i64) -> api::ResourceSlice {
         let (devices, sets) = match &slice.content {
-            SliceContent::Sets(sets) => (None, Some(sets.iter().map(set).collect())),
-            SliceContent::Devices(devices) => (Some(devices.iter().map(device).collect()), None),
+            SliceContent::Sets(sets) => (None, some(sets.iter().map(set).collect())),
+            SliceContent::Devices(devices) => (some(devices.iter().map(device).collect()), None),
         };
         let owner = self.node_uid.as_ref().map(|uid| OwnerReference {
             api_version: "v1".to_owned(),
@@ -61,6 +61,11 @@ impl SliceOwner {
     }
 }
 
+/// A list, unless it is empty: the API server leaves empty ones out, and what is sent should read back as it was.
+fn some<T>(list: Vec<T>) -> Option<Vec<T>> {
+    (!list.is_empty()).then_some(list)
+}
+
 fn quantity(quantity: Quantity) -> ApiQuantity {
     ApiQuantity(quantity.to_string())
 }
@@ -83,7 +88,18 @@ fn device(device: &Device) -> api::Device {
         ),
         capacity: Some(device.capacity.iter().map(|(name, value)| (named(name), capacity(value))).collect()),
         consumes_counters: device.consumes.as_ref().map(|consumption| vec![consumes(consumption)]),
+        taints: some(device.taints.iter().map(taint).collect()),
         ..api::Device::default()
+    }
+}
+
+/// Without the time it was added: the API server fills that in, and whoever publishes again keeps it.
+fn taint(taint: &Taint) -> api::DeviceTaint {
+    api::DeviceTaint {
+        key: taint.key.clone(),
+        value: (!taint.value.is_empty()).then(|| taint.value.clone()),
+        effect: taint.effect.as_str().to_owned(),
+        time_added: None,
     }
 }
 

@@ -14,12 +14,44 @@ pub struct Device {
     pub capacity: BTreeMap<&'static str, Capacity>,
     /// What it takes of its GPU as soon as one claim holds it, where its GPU can be used in several ways.
     pub consumes: Option<Consumption>,
+    /// What keeps claims away from it.
+    pub taints: Vec<Taint>,
 }
 
 impl Device {
     /// Whether several claims may hold it at once.
     pub fn is_shared(&self) -> bool {
         self.name.sharing.is_some()
+    }
+}
+
+/// What keeps claims away from a device, unless they say that they bear it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Taint {
+    /// What is the matter, under a domain: `gpu.carve.dev/unhealthy`.
+    pub key: String,
+    /// More about it; may be empty.
+    pub value: String,
+    /// What it does to claims.
+    pub effect: TaintEffect,
+}
+
+/// What a taint does to claims that do not bear it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TaintEffect {
+    /// They do not get the device; those that hold it keep it.
+    NoSchedule,
+    /// They do not get the device, and pods that use it are ended.
+    NoExecute,
+}
+
+impl TaintEffect {
+    /// As the API server writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            TaintEffect::NoSchedule => "NoSchedule",
+            TaintEffect::NoExecute => "NoExecute",
+        }
     }
 }
 

@@ -2,9 +2,11 @@
 
 use crate::counters::{self, Counters};
 use crate::order::placements_in_order;
-use crate::{Attribute, Capacity, Consumption, CounterSet, Device, DeviceName, MigPlace, Quantity, Sharing};
+use crate::{
+    Attribute, Capacity, Consumption, CounterSet, Device, DeviceName, MigPlace, Quantity, Sharing, Taint,
+};
 use carve_gpu_host::{Driver, Gpu};
-use carve_gpu_model::{Bytes, Engines, GpuProfile, Mebibytes, Product, ProfileTable};
+use carve_gpu_model::{Bytes, Engines, GpuProfile, Mebibytes, Product, ProfileId, ProfileTable};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known about a GPU.
@@ -18,6 +20,10 @@ pub struct GpuFacts {
     pub table: Option<ProfileTable>,
     /// The PCIe root complex it hangs on.
     pub pcie_root: Option<String>,
+    /// What keeps claims away from all of its devices.
+    pub taints: Vec<Taint>,
+    /// What keeps claims away from an instance, by profile and first memory slot.
+    pub mig_taints: BTreeMap<(ProfileId, u8), Vec<Taint>>,
 }
 
 /// The ways in which GPUs may be used.
@@ -50,9 +56,9 @@ impl Default for Ways {
 /// What a node offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Layout {
-    /// What the devices take from; none where every GPU is used in one way only.
+    /// What the devices take from; none for a GPU that is used in one way only.
     pub sets: Vec<CounterSet>,
-    /// The devices of each GPU, best first.
+    /// The devices of each GPU, best first. None for a GPU that can not be used in any of the ways.
     pub gpus: Vec<Vec<Device>>,
 }
 
@@ -60,14 +66,21 @@ pub struct Layout {
 const MPS_CLIENTS: u64 = 48;
 
 /// Lays out the devices of a node.
+///
+/// A GPU of which only one device is left by the ways has no counters: there is nothing to keep apart.
 pub fn layout(driver: &Driver, gpus: &[GpuFacts], ways: &Ways) -> Layout {
     let mut layout = Layout::default();
     for facts in gpus {
         let table = facts.table.as_ref().filter(|_| ways.mig || !ways.shared_mig.is_empty());
         let set = format!("gpu-{}-counters", facts.gpu.minor);
         let of_gpu = OfGpu { facts, table, set: set.clone(), attributes: attributes(driver, facts) };
-        layout.sets.push(CounterSet { name: set, counters: counters::all(table) });
-        layout.gpus.push(of_gpu.devices(ways));
+        let mut devices = of_gpu.devices(ways);
+        match &mut devices[..] {
+            [] => {}
+            [only] => only.consumes = None,
+            _ => layout.sets.push(CounterSet { name: set, counters: counters::all(table) }),
+        }
+        layout.gpus.push(devices);
     }
     layout
 }
@@ -154,7 +167,21 @@ impl OfGpu<'_> {
                 shared_capacity(sharing, capacity.get("memory"), ways)
             }
         };
-        Device { name, attributes, capacity, consumes: Some(Consumption { set: self.set.clone(), counters }) }
+        let of_place = name.mig.as_ref().and_then(|mig| self.facts.mig_taints.get(&(mig.id, mig.start)));
+        let mut taints = self.facts.taints.clone();
+        taints.extend(of_place.into_iter().flatten().cloned());
+        // A key may be there once for each effect; what is known twice is said once, and always in the same order.
+        taints.sort_by(|one, other| {
+            (&one.key, one.effect, &one.value).cmp(&(&other.key, other.effect, &other.value))
+        });
+        taints.dedup_by(|one, other| (&one.key, one.effect) == (&other.key, other.effect));
+        Device {
+            name,
+            attributes,
+            capacity,
+            consumes: Some(Consumption { set: self.set.clone(), counters }),
+            taints,
+        }
     }
 }
 

@@ -4,10 +4,9 @@ use crate::{CounterSet, Device, Layout};
 
 /// Counter sets in one slice.
 const SETS: usize = 8;
-/// Devices in one slice where one of them takes from counters.
-const COUNTED: usize = 64;
-/// Devices in one slice otherwise.
-const UNCOUNTED: usize = 128;
+/// Devices in one slice. Those that neither take from counters nor are tainted could be 128, but then a taint would cut a GPU's
+/// devices anew, and every slice of the pool would change.
+const DEVICES: usize = 64;
 
 /// One ResourceSlice, without what only the cluster knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,10 +32,7 @@ pub enum SliceContent {
 pub fn slices(layout: &Layout) -> Vec<Slice> {
     let sets = layout.sets.chunks(SETS).map(|sets| SliceContent::Sets(sets.to_vec()));
     // A GPU's devices stay together unless they are too many: what changes about one GPU then changes one slice.
-    let devices = layout.gpus.iter().flat_map(|devices| {
-        let counted = devices.iter().any(|device| device.consumes.is_some());
-        devices.chunks(if counted { COUNTED } else { UNCOUNTED })
-    });
+    let devices = layout.gpus.iter().flat_map(|devices| devices.chunks(DEVICES));
     let mut contents: Vec<SliceContent> =
         sets.chain(devices.map(|devices| SliceContent::Devices(devices.to_vec()))).collect();
     if contents.is_empty() {

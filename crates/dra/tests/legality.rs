@@ -12,7 +12,14 @@ fn laid_out(product: &Product, ways: &Ways) -> Option<(ProfileTable, Layout)> {
     let gpu = host.gpus().expect("GPUs").remove(0);
     let table = product.profile_table();
     let reserved = host.memory(GpuIndex(0)).expect("memory").reserved;
-    let facts = GpuFacts { gpu, reserved, table: table.clone(), pcie_root: None };
+    let facts = GpuFacts {
+        gpu,
+        reserved,
+        table: table.clone(),
+        pcie_root: None,
+        taints: Vec::new(),
+        mig_taints: BTreeMap::new(),
+    };
     Some((table?, layout(&host.driver().expect("a driver"), &[facts], ways)))
 }
 

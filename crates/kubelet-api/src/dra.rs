@@ -1,11 +1,14 @@
-//! How kubelet has the devices of claims made ready for their pods (`dra` v1).
+//! How kubelet has the devices of claims made ready for their pods (`dra` v1 and v1beta1).
 //!
+//! Both versions have the same messages; v1beta1 knows no shares and passes over their ids.
 //! Every claim asked for must be in the answer, under its uid, in both calls: kubelet asks again for those that are not.
 
 use std::collections::BTreeMap;
 
 /// What a plugin that speaks this service lists among its supported versions.
 pub const VERSION: &str = "v1.DRAPlugin";
+/// What it lists for kubelets before Kubernetes 1.34.
+pub const VERSION_BETA: &str = "v1beta1.DRAPlugin";
 
 /// A ResourceClaim, by name only: what was allocated to it stands in its status.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -103,3 +106,18 @@ mod generated {
 
 pub use generated::d_r_a_plugin_client::DRAPluginClient;
 pub use generated::d_r_a_plugin_server::{DRAPlugin, DRAPluginServer};
+
+mod generated_beta {
+    #![allow(
+        clippy::allow_attributes_without_reason,
+        unreachable_pub,
+        reason = "generated code, whose taste is not ours"
+    )]
+    include!(concat!(env!("OUT_DIR"), "/k8s.io.kubelet.pkg.apis.dra.v1beta1.DRAPlugin.rs"));
+}
+
+/// The service under its older name.
+pub mod v1beta1 {
+    pub use super::generated_beta::d_r_a_plugin_client::DRAPluginClient;
+    pub use super::generated_beta::d_r_a_plugin_server::{DRAPlugin, DRAPluginServer};
+}

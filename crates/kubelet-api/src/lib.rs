@@ -6,6 +6,7 @@
 //!   agent   ──dial──▶ pod-resources/kubelet.sock           pod_resources "which pod holds which device?"
 //!   kubelet ──dial──▶ plugins_registry/<driver>-reg.sock   registration  "who are you, where do you serve?"
 //!   kubelet ──dial──▶ plugins/<driver>/dra.sock            dra           "prepare these claims"
+//!                                                          dra_health    "how are your devices?"
 //!                          │
 //!                          └─ serve: every accepted stream goes through `gather` and `authority`
 //! ```
@@ -15,6 +16,7 @@ pub mod authority;
 pub mod device_plugin;
 pub mod dial;
 pub mod dra;
+pub mod dra_health;
 mod gather;
 pub mod pod_resources;
 pub mod registration;

@@ -61,6 +61,16 @@ impl Socket {
 
     /// Serves until `stop` is done; then the file goes, and the calls under way may finish for a moment.
     pub async fn serve(self, router: Router, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
+        self.serve_and_drain(router, stop, DRAINING).await
+    }
+
+    /// Like [`Socket::serve`], with a say in how long the calls under way may take to finish.
+    pub async fn serve_and_drain(
+        self,
+        router: Router,
+        stop: impl Future<Output = ()>,
+        most: Duration,
+    ) -> Result<(), ServeError> {
         let Socket { listener, file } = self;
         let accepted = UnixListenerStream::new(listener)
             .map(|stream| stream.map(|stream| LocalAuthority::new(Gathered::new(stream))));
@@ -76,7 +86,7 @@ impl Socket {
             if drain.await.is_err() {
                 std::future::pending::<()>().await;
             }
-            tokio::time::sleep(DRAINING).await;
+            tokio::time::sleep(most).await;
         };
         tokio::select! {
             served = served => served.map_err(|source| ServeError::Serve { path: file.path.clone(), source }),

@@ -3,6 +3,7 @@
 use crate::change::{ChangeError, execute};
 use crate::checkpoint::{CheckpointError, checkpoint};
 use crate::hooks::{HookError, HookRunner};
+use crate::inventory::inventory_of;
 use crate::journal::{Change, Journal, JournalError, Lock, StateDir, write_whole};
 use crate::layout::Layout;
 use crate::plan::{Plan, PlanError, plan, plan_layouts};
@@ -315,7 +316,8 @@ fn carry_out(
 ) -> Result<(), Failure> {
     execute(host, plan, options.skip_reset, options.mode_only, progress)?;
     progress.step(&Step::Verify);
-    let gpus = inventory(host).map_err(Failure::Read)?;
+    let planned: Vec<&GpuUuid> = plan.gpus.iter().map(|gpu| &gpu.uuid).collect();
+    let gpus = inventory_of(host, &planned).map_err(Failure::Read)?;
     for planned in &plan.gpus {
         let state = gpus.iter().find(|state| state.gpu.uuid == planned.uuid);
         let holds = state.is_some_and(|state| {

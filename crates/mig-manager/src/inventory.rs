@@ -2,7 +2,7 @@
 
 use carve_gpu_host::{Gpu, GpuHost, GpuProcess, HostError, HostFailure, HostResult, MigMode, Verb};
 use carve_gpu_model::{
-    ComputeInstanceId, ComputeProfileIndex, GpuIndex, GpuInstanceId, Placed, ProfileTable,
+    ComputeInstanceId, ComputeProfileIndex, GpuIndex, GpuInstanceId, GpuUuid, Placed, ProfileTable,
 };
 use carve_planner::{PresentCompute, PresentInstance};
 use std::collections::BTreeMap;
@@ -40,26 +40,36 @@ impl GpuState {
 
 /// Reads every GPU of a machine. A lost GPU is listed with its trouble and does not hide the others.
 pub fn inventory(host: &dyn GpuHost) -> HostResult<Vec<GpuState>> {
-    let gpus = host.gpus()?;
-    gpus.into_iter()
-        .map(|gpu| {
-            let mut state = GpuState {
-                gpu,
-                mode: None,
-                table: None,
-                instances: Vec::new(),
-                compute_profiles: BTreeMap::new(),
-                processes: Vec::new(),
-                trouble: None,
-            };
-            match read(host, &mut state) {
-                Err(error) if error.failure == HostFailure::GpuLost => state.trouble = Some(error),
-                Err(error) => return Err(error),
-                Ok(()) => {}
-            }
-            Ok(state)
-        })
-        .collect()
+    host.gpus()?.into_iter().map(|gpu| read_one(host, gpu)).collect()
+}
+
+/// Reads some GPUs of a machine, those of them that are there.
+pub(crate) fn inventory_of(host: &dyn GpuHost, wanted: &[&GpuUuid]) -> HostResult<Vec<GpuState>> {
+    let gpus = host.gpus()?.into_iter().filter(|gpu| wanted.contains(&&gpu.uuid));
+    gpus.map(|gpu| read_one(host, gpu)).collect()
+}
+
+/// Reads one GPU, or nothing where it is not there.
+pub(crate) fn state_of(host: &dyn GpuHost, gpu: &GpuUuid) -> HostResult<Option<GpuState>> {
+    Ok(inventory_of(host, &[gpu])?.into_iter().next())
+}
+
+fn read_one(host: &dyn GpuHost, gpu: Gpu) -> HostResult<GpuState> {
+    let mut state = GpuState {
+        gpu,
+        mode: None,
+        table: None,
+        instances: Vec::new(),
+        compute_profiles: BTreeMap::new(),
+        processes: Vec::new(),
+        trouble: None,
+    };
+    match read(host, &mut state) {
+        Err(error) if error.failure == HostFailure::GpuLost => state.trouble = Some(error),
+        Err(error) => return Err(error),
+        Ok(()) => {}
+    }
+    Ok(state)
 }
 
 fn read(host: &dyn GpuHost, state: &mut GpuState) -> HostResult<()> {

@@ -24,6 +24,7 @@ mod partial;
 mod plan;
 mod progress;
 mod record;
+mod single;
 mod target;
 mod touched;
 
@@ -39,5 +40,6 @@ pub use partial::{Outcome, PartlyApplied, apply_partial, apply_plan};
 pub use plan::{GpuPlan, ModeChange, Plan, PlanError, plan, plan_layouts};
 pub use progress::{Progress, Silent, Step};
 pub use record::{BootId, ConfigHash, Record, RecordError, RecordRead, lost_since, reapply_needed};
+pub use single::{InstanceError, instances_on, make_instance, remove_instance, uncut};
 pub use target::{GpuList, GpuTarget, Place, Refusal, Target, resolve};
 pub use touched::{Holder, Touched, TouchedDevice, plan_drained};

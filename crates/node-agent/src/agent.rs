@@ -16,6 +16,7 @@ mod act;
 use crate::cdi::Cdi;
 use crate::checkpoint::Checkpoint;
 use crate::configuration::{self, Found, Named};
+use crate::dra::{DraBeginning, DraDoor, NodeNews};
 use crate::driver_links::DriverLinks;
 use crate::holders::holders;
 use crate::labels::{Publisher, read_fabric};
@@ -61,6 +62,7 @@ pub(crate) struct Agent {
     pub(crate) plugins: Plugins,
     pub(crate) readiness: watch::Sender<Result<(), String>>,
     pub(crate) wishes: watch::Sender<Wish>,
+    pub(crate) dra: Option<DraDoor>,
 
     node: NodeGpus,
     topology: Arc<Topology>,
@@ -216,6 +218,7 @@ impl Agent {
             plugins,
             readiness,
             wishes,
+            dra: None,
             node,
             topology,
             fabric,
@@ -255,6 +258,31 @@ impl Agent {
             _ => "flags alone, because no configuration is in force".to_owned(),
         };
         Basis { settings: (*self.settings).clone(), title }
+    }
+
+    /// Serves claims from now on.
+    pub(crate) fn open_dra(&mut self, api: NodeApi) {
+        let beginning = DraBeginning {
+            options: self.options.clone(),
+            settings: Arc::clone(&self.settings),
+            machine: self.machine.clone(),
+            api,
+            reporter: self.reporter.clone(),
+            metrics: Arc::clone(&self.metrics),
+            boot: self.boot.clone(),
+            news: self.news_for_dra(),
+        };
+        self.dra = Some(DraDoor::open(beginning));
+    }
+
+    /// What the door for claims is to know.
+    fn news_for_dra(&self) -> NodeNews {
+        let sick = self.health.all().into_iter().filter_map(|(part, health)| match health {
+            Health::Healthy => None,
+            Health::Unhealthy { reason, .. } => Some((part, reason.to_string())),
+        });
+        let runtime = self.view.as_ref().and_then(|view| view.runtime.clone());
+        NodeNews { node: self.node.clone(), sick: sick.collect(), runtime }
     }
 
     fn does(&self, job: Job) -> bool {

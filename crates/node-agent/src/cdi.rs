@@ -4,6 +4,7 @@ use crate::options::AgentOptions;
 use carve_cdi::{
     CdiSupport, Found, HostRoot, find_class_files, find_driver_files, remove_ours, runtime_has_cdi, write_all,
 };
+use carve_dra_driver::NodeFiles;
 use carve_formats::DevicePluginConfig;
 use carve_slicing::cdi::{HookPath, cdi_spec};
 use carve_slicing::{
@@ -201,6 +202,39 @@ impl Cdi {
             outcome.trouble = Some(format!("{error}{}", source.unwrap_or_default()));
         }
         outcome
+    }
+}
+
+impl Cdi {
+    /// What containers of claims need of the node, with the hook in its place.
+    pub(crate) fn node_files(
+        &mut self,
+        node: &NodeGpus,
+        settings: &Settings,
+        runtime: Option<String>,
+    ) -> Result<NodeFiles, String> {
+        self.learn_runtime(runtime);
+        if let CdiSupport::Disabled { why } = self.support() {
+            return Err(format!("{why}; claims need it: switch it on and restart containerd"));
+        }
+        let found = find_driver_files(
+            &self.root(&settings.driver_root),
+            &self.dev_root(settings),
+            &node.driver.version,
+        );
+        let found = found.map_err(|error| error.to_string())?;
+        for remark in &found.remarks {
+            tracing::warn!("{remark}");
+        }
+        let hook = HookPath::new(self.hook.display().to_string())
+            .ok_or_else(|| format!("the hook's path {} is not absolute", self.hook.display()))?;
+        if !self.installed {
+            install(&self.hook_here).map_err(|error| {
+                format!("the hook can not be put at {}: {error}", self.hook_here.display())
+            })?;
+            self.installed = true;
+        }
+        Ok(NodeFiles { driver: found.files, hook: Some(hook), dev_root: settings.dev_root.clone() })
     }
 }
 

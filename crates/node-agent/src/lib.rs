@@ -10,6 +10,7 @@ mod checkpoint;
 mod choice;
 mod configuration;
 mod counter;
+mod dra;
 mod driver_links;
 mod holders;
 mod http;
@@ -27,6 +28,7 @@ mod run;
 mod tell;
 mod validation;
 
+pub use dra::DraOptions;
 pub use machine::OpenHost;
 pub use options::{AgentOptions, ConfigSource, Job, LabelTarget, MigOptions};
 pub use run::{AgentError, run};

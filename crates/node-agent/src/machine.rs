@@ -84,7 +84,7 @@ impl Machine {
 }
 
 /// How long one wait for an event lasts, and so the longest that a question waits for its turn.
-const WAIT: Duration = Duration::from_millis(100);
+const WAIT: Duration = Duration::from_millis(20);
 /// How long events are not asked for after a failure.
 const REST: Duration = Duration::from_secs(30);
 

@@ -21,6 +21,7 @@ pub(crate) struct Metrics {
     config_loads: Family<Came, Counter>,
     xids: Family<Xid, Counter>,
     mig_applies: Family<Came, Counter>,
+    claims: Family<Claims, Counter>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -43,6 +44,12 @@ struct Devices {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Came {
     result: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Claims {
+    verb: &'static str,
+    outcome: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -77,6 +84,8 @@ impl Metrics {
         registry.register("xid_events", "XIDs the driver reported", xids.clone());
         let mig_applies = Family::default();
         registry.register("mig_applies", "MIG configs applied, by what came of them", mig_applies.clone());
+        let claims = Family::default();
+        registry.register("claims", "Claims that kubelet asked to prepare or to take back", claims.clone());
         let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let registry = Mutex::new(registry);
         Metrics {
@@ -89,6 +98,7 @@ impl Metrics {
             config_loads,
             xids,
             mig_applies,
+            claims,
         }
     }
 
@@ -125,6 +135,11 @@ impl Metrics {
 
     pub(crate) fn mig_apply(&self, result: &str) {
         self.mig_applies.get_or_create(&Came { result: result.to_owned() }).inc();
+    }
+
+    pub(crate) fn claim(&self, verb: &'static str, ok: bool) {
+        let outcome = if ok { "ok" } else { "failed" };
+        self.claims.get_or_create(&Claims { verb, outcome }).inc();
     }
 
     /// Everything, in the text form of OpenMetrics.

@@ -87,8 +87,23 @@ impl MpsDoor {
                 wanted.entry(part.clone()).or_insert(*limits);
             }
         }
-        self.wanted = wanted;
         let root = PathBuf::from(&settings.mps_root);
+        if let Err(why) = self.keep(wanted, root, &settings.driver_root, &node.driver.version) {
+            let parts = self.wanted.keys().cloned();
+            troubles.extend(parts.map(|part| MpsTrouble { part, why: why.clone() }));
+        }
+        troubles
+    }
+
+    /// Has a daemon for exactly these parts, below this folder.
+    pub(crate) fn keep(
+        &mut self,
+        wanted: BTreeMap<PartId, MpsLimits>,
+        root: PathBuf,
+        driver_root: &str,
+        version: &str,
+    ) -> Result<(), String> {
+        self.wanted = wanted;
         if self.running.as_ref().is_some_and(|running| running.root != root) {
             // Another folder: daemons of the old one end when their clients are gone.
             if let Some(mut running) = self.running.take() {
@@ -98,21 +113,15 @@ impl MpsDoor {
         // Daemons of an earlier agent end when nobody uses them any more, also if nothing is shared by MPS now.
         let left_behind = || !PartDirectories::left_behind(&root).is_empty();
         if self.running.is_none() && (!self.wanted.is_empty() || left_behind()) {
-            match self.start(root, node, &settings.driver_root) {
-                Ok(running) => self.running = Some(running),
-                Err(why) => {
-                    let parts = self.wanted.keys().cloned();
-                    troubles.extend(parts.map(|part| MpsTrouble { part, why: why.clone() }));
-                }
-            }
+            self.running = Some(self.start(root, driver_root, version)?);
         }
         if let Some(running) = &mut self.running {
             running.mps.ensure(&self.wanted);
         }
-        troubles
+        Ok(())
     }
 
-    fn start(&self, root: PathBuf, node: &NodeGpus, driver_root: &str) -> Result<Running, String> {
+    fn start(&self, root: PathBuf, driver_root: &str, version: &str) -> Result<Running, String> {
         let name = Path::new("nvidia-cuda-mps-control");
         let path = std::env::var("PATH").unwrap_or_default();
         let within = self
@@ -125,7 +134,7 @@ impl MpsDoor {
         })?;
         let mut settings = MpsSettings::new(&root, &program);
         settings.cgroup.clone_from(&self.cgroup);
-        let libraries = self.links.make(driver_root, &node.driver.version);
+        let libraries = self.links.make(driver_root, version);
         if let Some(libraries) = &libraries {
             settings.environment.insert("LD_LIBRARY_PATH".to_owned(), libraries.display().to_string());
         }

@@ -1,5 +1,6 @@
 //! What the agent was told when it was started.
 
+use crate::dra::DraOptions;
 use carve_formats::DevicePluginConfig;
 use carve_formats::device_plugin::Flags;
 use std::collections::BTreeSet;
@@ -18,15 +19,18 @@ pub enum Job {
     Mig,
     /// Proves that driver, plugin and CUDA work.
     Validation,
+    /// Serves claims; in place of offering devices and of cutting GPUs by label, because a GPU has one master.
+    Claims,
 }
 
 impl Job {
     /// Every job with its name.
-    pub const ALL: [(Job, &'static str); 4] = [
+    pub const ALL: [(Job, &'static str); 5] = [
         (Job::DevicePlugin, "device-plugin"),
         (Job::Labels, "labels"),
         (Job::Mig, "mig"),
         (Job::Validation, "validation"),
+        (Job::Claims, "claims"),
     ];
 }
 
@@ -137,6 +141,8 @@ pub struct AgentOptions {
     pub disable_health: Option<String>,
     /// `DP_ENABLE_HEALTHCHECKS`.
     pub enable_health: Option<String>,
+    /// How claims are served.
+    pub dra: DraOptions,
 }
 
 impl AgentOptions {

@@ -144,6 +144,12 @@ async fn live(
     agent.learn_wish();
     // The GPUs were read a moment ago.
     agent.look_around().await;
+    if agent.options.jobs.contains(&Job::Claims) {
+        let api = agent.api.clone().ok_or_else(|| {
+            AgentError::Cluster("claims are served for a cluster, and no node name is given".to_owned())
+        })?;
+        agent.open_dra(api);
+    }
 
     if agent.options.jobs.contains(&Job::Validation) {
         prove_in_the_background(&agent);

@@ -148,7 +148,8 @@ pub fn cdi_spec(node: &NodeGpus, files: &DriverFiles, settings: &Settings, hook:
     }
 }
 
-fn for_every_container(files: &DriverFiles, hook: &HookPath) -> ContainerEdits {
+/// What a container gets with any GPU: the driver's own files and device nodes, and the hook.
+pub fn for_every_container(files: &DriverFiles, hook: &HookPath) -> ContainerEdits {
     let mut device_nodes: Vec<DeviceNode> = files.control_nodes.iter().map(device_node).collect();
     device_nodes.sort_by(|one, other| one.path.cmp(&other.path));
     let plain = files.programs.iter().chain(&files.firmware).chain(files.libraries.iter().map(|l| &l.file));
@@ -201,21 +202,36 @@ fn hook_args(files: &DriverFiles) -> Vec<String> {
 }
 
 fn gpu_nodes(gpu: &NodeGpu, files: &DriverFiles, settings: &Settings) -> Vec<DeviceNode> {
-    match files.gpu_nodes.get(&gpu.gpu.minor) {
+    whole_nodes(gpu.gpu.minor, files, &settings.dev_root)
+}
+
+fn mig_nodes(gpu: &NodeGpu, mig: &NodeMig, files: &DriverFiles, settings: &Settings) -> Vec<DeviceNode> {
+    instance_nodes(gpu.gpu.minor, mig.guards, files, &settings.dev_root)
+}
+
+/// The device nodes of a GPU by its minor number.
+pub fn whole_nodes(minor: u32, files: &DriverFiles, dev_root: &str) -> Vec<DeviceNode> {
+    match files.gpu_nodes.get(&minor) {
         Some(nodes) => nodes.iter().map(device_node).collect(),
-        None => vec![unseen(&format!("/dev/nvidia{}", gpu.gpu.minor), settings)],
+        None => vec![unseen(&format!("/dev/nvidia{minor}"), dev_root)],
     }
 }
 
-/// The GPU's own node and the two guards, but nothing under `/dev/dri`: MIG devices do no graphics.
-fn mig_nodes(gpu: &NodeGpu, mig: &NodeMig, files: &DriverFiles, settings: &Settings) -> Vec<DeviceNode> {
-    let mut nodes = gpu_nodes(gpu, files, settings);
+/// The device nodes of an instance: the GPU's own node and the two guards, but nothing under `/dev/dri`, because MIG devices do no
+/// graphics.
+pub fn instance_nodes(
+    minor: u32,
+    guards: (CapabilityMinor, CapabilityMinor),
+    files: &DriverFiles,
+    dev_root: &str,
+) -> Vec<DeviceNode> {
+    let mut nodes = whole_nodes(minor, files, dev_root);
     nodes.retain(|node| !node.path.starts_with("/dev/dri/"));
     let guard = |minor: CapabilityMinor| match files.capability_nodes.get(&minor) {
         Some(node) => device_node(node),
-        None => unseen(&format!("/dev/nvidia-caps/nvidia-cap{minor}"), settings),
+        None => unseen(&format!("/dev/nvidia-caps/nvidia-cap{minor}"), dev_root),
     };
-    let mut guards = [guard(mig.guards.0), guard(mig.guards.1)];
+    let mut guards = [guard(guards.0), guard(guards.1)];
     guards.sort_by(|one, other| one.path.cmp(&other.path));
     nodes.extend(guards);
     nodes
@@ -234,10 +250,10 @@ pub(crate) fn device_node(node: &DriverNode) -> DeviceNode {
 
 /// A node that was not there when the files were looked for. Without numbers the runtime looks itself when a container
 /// starts, and names the path if it is still missing.
-fn unseen(path: &str, settings: &Settings) -> DeviceNode {
+fn unseen(path: &str, dev_root: &str) -> DeviceNode {
     DeviceNode {
         path: path.to_owned(),
-        host_path: format!("{}{path}", settings.dev_root.trim_end_matches('/')),
+        host_path: format!("{}{path}", dev_root.trim_end_matches('/')),
         permissions: "rwm".to_owned(),
         ..DeviceNode::default()
     }

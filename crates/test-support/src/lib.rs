@@ -3,6 +3,8 @@
 #[cfg(feature = "kubelet")]
 mod kubelet;
 mod libraries;
+#[cfg(feature = "kubelet")]
+mod plugin_watcher;
 mod session;
 
 use std::path::PathBuf;
@@ -11,6 +13,8 @@ use std::time::Duration;
 #[cfg(feature = "kubelet")]
 pub use kubelet::FakeKubelet;
 pub use libraries::libraries_of;
+#[cfg(feature = "kubelet")]
+pub use plugin_watcher::PluginWatcher;
 pub use session::check_session;
 
 /// How long tests wait for what must come. Long, because machines are busy at times, and free where things come soon.

@@ -19,6 +19,8 @@ pub(crate) struct AgentArgs {
     #[command(flatten)]
     pub(crate) mig: MigManagerArgs,
     #[command(flatten)]
+    pub(crate) dra: DraArgs,
+    #[command(flatten)]
     pub(crate) places: PlaceArgs,
 }
 
@@ -198,6 +200,36 @@ pub(crate) struct MigManagerArgs {
     /// Program that reboots the machine, where a signal to its systemd does not
     #[arg(long, env = "CARVE_REBOOT_PROGRAM", value_name = "FILE", value_parser = path)]
     pub(crate) reboot_program: Option<PathBuf>,
+}
+
+/// How claims are served.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Claims (DRA)")]
+pub(crate) struct DraArgs {
+    /// Serve ResourceClaims, in place of the device plugin and of the label nvidia.com/mig.config
+    #[arg(long, env = "CARVE_DRA", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_parser = truth, value_name = "BOOL")]
+    pub(crate) dra: bool,
+    /// Name of the driver; gpu.nvidia.com where claims were written for NVIDIA's
+    #[arg(long, env = "CARVE_DRIVER_NAME", default_value = "gpu.carve.dev", value_name = "NAME")]
+    pub(crate) driver_name: String,
+    /// Ways in which GPUs are offered: all, or one of exclusive, fraction, mps, timeslicing, mig
+    #[arg(long, env = "CARVE_DRA_MODE", default_value = "all", value_name = "MODE")]
+    pub(crate) dra_mode: String,
+    /// kubelet's folder for sockets of plugins
+    #[arg(long, env = "KUBELET_PLUGINS_DIR", default_value = "/var/lib/kubelet/plugins", value_name = "DIR", value_parser = path)]
+    pub(crate) kubelet_plugins: PathBuf,
+    /// kubelet's folder in which plugins show up
+    #[arg(long, env = "KUBELET_REGISTRAR_DIR", default_value = "/var/lib/kubelet/plugins_registry", value_name = "DIR", value_parser = path)]
+    pub(crate) kubelet_registry: PathBuf,
+    /// Uid of this pod, so that two agents can overlap in a rolling update
+    #[arg(long, env = "POD_UID", value_name = "UID")]
+    pub(crate) pod_uid: Option<String>,
+    /// The limiter's library on the host, which holds fractions to what they have
+    #[arg(long, env = "CARVE_LIMITER", value_name = "FILE", value_parser = path)]
+    pub(crate) limiter: Option<PathBuf>,
+    /// Where limits of fractions are kept, under the same path here and on the host
+    #[arg(long, env = "CARVE_LIMITS_ROOT", default_value = "/run/carve/limits", value_name = "DIR", value_parser = path)]
+    pub(crate) limits: PathBuf,
 }
 
 /// Where things are.

@@ -4,7 +4,7 @@ use super::args::{AgentArgs, ConfigurationArgs, JobName, LabelsTo, PluginArgs};
 use crate::args::MachineArgs;
 use crate::failure::Failure;
 use carve_formats::device_plugin::{Flags, GfdFlags, PluginFlags};
-use carve_node_agent::{AgentOptions, ConfigSource, Job, LabelTarget, MigOptions};
+use carve_node_agent::{AgentOptions, ConfigSource, DraOptions, Job, LabelTarget, MigOptions};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,6 +23,13 @@ pub(super) fn options(machine: &MachineArgs, args: &AgentArgs) -> Result<AgentOp
     if args.places.kubelet_socket.as_os_str().is_empty() {
         left_out.push(Job::DevicePlugin);
     }
+    // A GPU has one master: kubelet's counts, a label, or claims.
+    if args.dra.dra {
+        left_out.extend([Job::DevicePlugin, Job::Mig]);
+    } else {
+        left_out.push(Job::Claims);
+    }
+    let mode = args.dra.dra_mode.parse().map_err(|error| Failure::new(format!("--dra-mode: {error}")))?;
     let label_target = match (&args.labels.output_file, args.labels.labels_to) {
         (Some(path), _) => LabelTarget::File(path.clone()),
         (None, LabelsTo::Auto) => LabelTarget::Auto,
@@ -66,6 +73,15 @@ pub(super) fn options(machine: &MachineArgs, args: &AgentArgs) -> Result<AgentOp
         probe: Duration::from_secs(args.node.probe_seconds.max(1)),
         disable_health: args.node.disable_healthchecks.clone(),
         enable_health: args.node.enable_healthchecks.clone(),
+        dra: DraOptions {
+            driver_name: args.dra.driver_name.clone(),
+            mode,
+            plugins: args.dra.kubelet_plugins.clone(),
+            registry: args.dra.kubelet_registry.clone(),
+            instance: args.dra.pod_uid.clone().filter(|uid| !uid.is_empty()),
+            limiter: args.dra.limiter.clone().filter(|path| !path.as_os_str().is_empty()),
+            limits: args.dra.limits.clone(),
+        },
     })
 }
 

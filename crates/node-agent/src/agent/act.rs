@@ -115,6 +115,9 @@ impl Agent {
             self.plugins.serve(BTreeMap::new());
             self.plugins.withdraw().await;
         }
+        if let Some(dra) = &self.dra {
+            dra.learn(self.news_for_dra());
+        }
         self.label().await;
         self.tell_condition();
     }
@@ -234,6 +237,8 @@ impl Agent {
             Err("another device plugin offers these GPUs; this agent stands aside".to_owned())
         } else if self.does(Job::DevicePlugin) && !self.plugins.all_registered() {
             Err("kubelet has not registered every resource".to_owned())
+        } else if let Some(dra) = &self.dra {
+            dra.state()
         } else {
             Ok(())
         };
@@ -247,6 +252,9 @@ impl Agent {
     /// Takes the sockets away. Pods keep what they have, MPS daemons run on, labels stay.
     pub(crate) async fn end(&mut self) {
         self.plugins.withdraw().await;
+        if let Some(dra) = &mut self.dra {
+            dra.close().await;
+        }
     }
 
     /// Reads the GPUs anew and acts on what is found.

@@ -1,4 +1,5 @@
-//! Stands in for `nvidia-smi` where MIG tools call it: resets GPUs of the simulated machine, and lists them.
+//! Stands in for `nvidia-smi` where carve and MIG tools call it: resets GPUs of the simulated machine, lists them, and notes how long
+//! turns are.
 
 use carve_gpu_host::{Gpu, GpuHost, HostFailure};
 use carve_gpu_model::{GpuIndex, PciAddress};
@@ -7,13 +8,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 const STATE: &str = "CARVE_SIM_STATE";
-const USAGE: &str = "this stand-in for nvidia-smi knows `-r [-i GPU,…]` (or --gpu-reset, --id) and `-L`";
+const USAGE: &str = "this stand-in for nvidia-smi knows `-r [-i GPU,…]` (or --gpu-reset, --id), `-L`, and \
+                     `compute-policy -i GPU --set-timeslice=0|1|2|3`";
 
 /// What was asked for.
 #[derive(Debug, PartialEq, Eq)]
 enum Wish {
     List,
     Reset(Option<String>),
+    Turns(Option<String>, u32),
 }
 
 fn main() -> ExitCode {
@@ -34,23 +37,30 @@ fn parse(arguments: &[String]) -> Result<Wish, String> {
     let mut reset = false;
     let mut list = false;
     let mut gpus = None;
+    let mut turns = None;
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "-r" | "--gpu-reset" => reset = true,
             "-L" | "--list-gpus" => list = true,
+            "compute-policy" => {}
             "-i" | "--id" => {
                 gpus = Some(rest.next().ok_or(format!("{argument} needs a value; {USAGE}"))?.clone())
             }
-            other => match other.strip_prefix("--id=") {
-                Some(value) => gpus = Some(value.to_owned()),
-                None => return Err(format!("'{other}' is not simulated; {USAGE}")),
+            other => match (other.strip_prefix("--id="), other.strip_prefix("--set-timeslice=")) {
+                (Some(value), _) => gpus = Some(value.to_owned()),
+                (None, Some(value)) => {
+                    let length = value.parse().ok().filter(|length| *length <= 3);
+                    turns = Some(length.ok_or(format!("'{value}' is no length of turns; {USAGE}"))?);
+                }
+                (None, None) => return Err(format!("'{other}' is not simulated; {USAGE}")),
             },
         }
     }
-    match (reset, list) {
-        (true, false) => Ok(Wish::Reset(gpus)),
-        (false, true) => Ok(Wish::List),
+    match (reset, list, turns) {
+        (true, false, None) => Ok(Wish::Reset(gpus)),
+        (false, true, None) => Ok(Wish::List),
+        (false, false, Some(length)) => Ok(Wish::Turns(gpus, length)),
         _ => Err(USAGE.to_owned()),
     }
 }
@@ -65,15 +75,25 @@ fn fulfil(wish: &Wish) -> Result<String, String> {
     known.retain(|gpu| nodes.as_ref().is_none_or(|nodes| nodes.show_gpu(gpu)));
     match wish {
         Wish::List => list(&machine, &known, nodes.as_ref()),
-        Wish::Reset(named) => {
-            let chosen = match named {
-                None => known.iter().collect(),
-                Some(names) => {
-                    names.split(',').map(|name| find(&known, name)).collect::<Result<Vec<_>, _>>()?
-                }
-            };
-            reset(&mut machine, &chosen)
+        Wish::Reset(named) => reset(&mut machine, &choose(&known, named.as_deref())?),
+        Wish::Turns(named, length) => {
+            // Beside the machine, for tests to read: the driver has no way to ask for it either.
+            let folder = path.with_extension("turns");
+            std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+            for gpu in choose(&known, named.as_deref())? {
+                std::fs::write(folder.join(&gpu.uuid.0), length.to_string())
+                    .map_err(|error| error.to_string())?;
+            }
+            Ok(String::new())
         }
+    }
+}
+
+/// The GPUs that are meant; all where none is named.
+fn choose<'a>(known: &'a [Gpu], names: Option<&str>) -> Result<Vec<&'a Gpu>, String> {
+    match names {
+        None => Ok(known.iter().collect()),
+        Some(names) => names.split(',').map(|name| find(known, name)).collect(),
     }
 }
 

@@ -1,0 +1,126 @@
+//! One node, every mode: fractions, MIG, a whole GPU and MPS at once, chosen by claims alone, and then the other way round.
+
+use carve_cluster_tests::{Ask, Cluster, GpuNode, Namespace, PATIENCE, device_of};
+use carve_gpu_host::GpuHost;
+use carve_gpu_model::GpuIndex;
+
+fn start(namespace: &Namespace, node: &GpuNode, name: &str, ask: &Ask) {
+    namespace.apply(&node.claiming_pod(name, ask));
+}
+
+fn free(cluster: &Cluster, namespace: &Namespace, names: &[&str]) {
+    let of = |kind: &str| {
+        let words = [&["delete", kind, "-n", namespace.name(), "--wait=true"], names].concat();
+        cluster.kubectl(&words);
+    };
+    of("pod");
+    of("resourceclaim");
+}
+
+/// What `carve gpus` shows of the node, GPU by GPU.
+fn cuts(node: &GpuNode) -> Vec<Vec<u32>> {
+    let machine = node.machine();
+    let gpus = machine.gpus().expect("GPUs");
+    let slices = |index: GpuIndex| {
+        let devices = machine.mig_devices(index).expect("MIG devices");
+        let mut slices: Vec<u32> = devices.iter().map(|device| device.gpu_slices).collect();
+        slices.sort_unstable();
+        slices
+    };
+    gpus.iter().map(|gpu| slices(gpu.index)).collect()
+}
+
+#[test]
+fn four_gpus_serve_four_modes_and_swap_them() {
+    let Some(cluster) = Cluster::connect() else { return };
+    let Some(node) = GpuNode::new(&cluster, "dra-modes", "h200-141gb:4") else { return };
+    let namespace = cluster.namespace("dra-modes");
+    let agent = node.serve_claims(&namespace, &[]);
+    let running = |name: &str| agent.until(&format!("{name} runs"), || namespace.phase(name) == "Running");
+
+    let quarter = Ask::of("fraction").share("30Gi", "25");
+    let fractions = ["f1", "f2", "f3", "f4"];
+    for name in fractions {
+        start(&namespace, &node, name, &quarter);
+        running(name);
+        assert_eq!(device_of(&namespace, name), "gpu-0-frac");
+    }
+    let migs = [("m3", "3g.71gb"), ("m2", "2g.35gb"), ("m1", "1g.18gb")];
+    for (name, profile) in migs {
+        start(&namespace, &node, name, &Ask::profile("mig", profile));
+        running(name);
+        assert!(device_of(&namespace, name).starts_with("gpu-1-mig-"), "{}", device_of(&namespace, name));
+    }
+    start(&namespace, &node, "whole", &Ask::of("gpu"));
+    running("whole");
+    assert_eq!(device_of(&namespace, "whole"), "gpu-2");
+    for name in ["p1", "p2"] {
+        start(&namespace, &node, name, &Ask::of("mps").share("20Gi", "40"));
+        running(name);
+        assert_eq!(device_of(&namespace, name), "gpu-3-mps");
+    }
+    assert_eq!(cuts(&node), [vec![], vec![1, 2, 3], vec![], vec![]]);
+
+    // What pods see in there.
+    let seen = |pod: &str| -> serde_json::Value {
+        let text = namespace.exec(pod, &["/carve", "gpus", "-o", "json"]);
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    };
+    let devices = seen("m3")["gpus"][0]["mig"]["devices"].clone();
+    assert_eq!(devices.as_array().map(Vec::len), Some(1), "its own MIG device and no other: {devices:#}");
+    assert_eq!(devices[0]["profile"], "3g.71gb");
+    let limits = namespace.exec("f1", &["/bin/ls", "/run/carve/limits"]);
+    assert!(limits.contains("GPU-"), "{limits}");
+    let pipe = namespace.env("p1", "CUDA_MPS_PIPE_DIRECTORY").expect("the way to the daemon");
+    assert!(!namespace.exec("p1", &["/bin/ls", &pipe]).is_empty());
+    assert_eq!(namespace.env("p1", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE").as_deref(), Some("40"));
+    let probe = namespace.exec("p1", &["/carve", "cuda-probe", "look"]);
+    let probe: serde_json::Value = serde_json::from_str(&probe).expect("what CUDA sees");
+    let free_memory = probe["answer"]["look"]["free"].as_u64().unwrap_or_default() >> 20;
+    assert!((19_000..20_480).contains(&free_memory), "{free_memory} MiB of 20 GiB: {probe:#}");
+    // What the claim says about it.
+    let status = || namespace.get(&["resourceclaim", "f1"])["status"]["devices"][0].clone();
+    agent.until("the claim's status tells what it has", || status()["data"]["memory"] == "30720Mi");
+    assert_eq!(status()["conditions"][0]["status"], "True");
+
+    // There is nothing left for a whole GPU; the pod waits, and says why.
+    start(&namespace, &node, "late", &Ask::of("gpu"));
+    let waits = || {
+        let pod = namespace.get(&["pod", "late"]);
+        pod["status"]["conditions"][0]["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("cannot allocate"))
+    };
+    agent.until("the late one waits", waits);
+
+    free(&cluster, &namespace, &fractions);
+    agent.until("the late one runs on the GPU of the fractions", || namespace.phase("late") == "Running");
+    assert_eq!(device_of(&namespace, "late"), "gpu-0");
+
+    // Everything goes, and comes back the other way round.
+    free(&cluster, &namespace, &["m3", "m2", "m1", "whole", "p1", "p2", "late"]);
+    agent.until("the node is clean", || {
+        let machine = node.machine();
+        let modes = machine.gpus().expect("GPUs").into_iter().map(|gpu| machine.mig_mode(gpu.index));
+        modes.into_iter().all(|mode| mode.is_ok_and(|mode| mode.is_some_and(|mode| !mode.current)))
+    });
+    for (name, ask, device) in [
+        ("a", Ask::profile("mig", "7g.141gb"), "gpu-0-mig-7g141gb-0-0"),
+        ("b", Ask::of("gpu"), "gpu-1"),
+        ("c", Ask::of("mps").share("1Gi", "10"), "gpu-2-mps"),
+        ("d", Ask::of("fraction").share("1Gi", "10"), "gpu-3-frac"),
+    ] {
+        start(&namespace, &node, name, &ask);
+        running(name);
+        assert_eq!(device_of(&namespace, name), device);
+    }
+    free(&cluster, &namespace, &["a", "b", "c", "d"]);
+    let left = || {
+        let daemons = cluster.on_node(&["sh", "-c", "pgrep -f 'nvidia-cuda-mps-control -f' || true"]);
+        let files =
+            cluster.on_node(&["sh", "-c", "ls /var/run/cdi | grep claim_ || true; ls /run/carve/limits"]);
+        format!("{daemons}{files}")
+    };
+    cluster.until_or("nothing is left", PATIENCE, || left().is_empty(), left);
+    agent.remove();
+}

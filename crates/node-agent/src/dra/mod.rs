@@ -1,0 +1,202 @@
+//! The door for claims: devices of every GPU in every mode, published for the scheduler and made ready when kubelet asks.
+//!
+//! ```text
+//!   agent ──news: GPUs, health──▶ publish ──▶ ResourceSlices, health stream
+//!                                    └─ the driver's files ─┐
+//!   kubelet ──prepare, unprepare──▶ driver ──▶ preparer (records, GPUs, CDI) ──▶ MPS daemons
+//!   API server ──claims──▶ sweep ──▶ what vanished claims have left
+//! ```
+
+mod daemons;
+mod driver;
+mod facts;
+mod publish;
+mod sweep;
+
+use crate::cdi::Cdi;
+use crate::machine::Machine;
+use crate::metrics::Metrics;
+use crate::options::AgentOptions;
+use crate::tell::Reporter;
+use carve_cluster_api::{NodeApi, Tone};
+use carve_dra_driver::{
+    NodeFiles, Places, Preparer, PreparerSettings, Registered, SmiTurns, SocketPlaces, Steps, serve,
+};
+use carve_mig_manager::StateDir;
+use carve_slicing::{NodeGpus, PartId, Settings};
+use daemons::Daemons;
+use driver::ClaimDriver;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// What the agent tells the door.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NodeNews {
+    pub(crate) node: NodeGpus,
+    /// GPUs and MIG devices that are not well, and why.
+    pub(crate) sick: BTreeMap<PartId, String>,
+    /// What the node's status calls its container runtime.
+    pub(crate) runtime: Option<String>,
+}
+
+/// The door, seen from the agent.
+#[derive(Debug)]
+pub(crate) struct DraDoor {
+    news: watch::Sender<NodeNews>,
+    published: watch::Receiver<Result<(), String>>,
+    registered: watch::Receiver<Registered>,
+    stop: watch::Sender<bool>,
+    serving: Option<tokio::task::JoinHandle<()>>,
+}
+
+/// What the door is made of.
+pub(crate) struct DraBeginning {
+    pub(crate) options: AgentOptions,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) machine: Machine,
+    pub(crate) api: NodeApi,
+    pub(crate) reporter: Reporter,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) boot: String,
+    pub(crate) news: NodeNews,
+}
+
+/// How long until a door that can not be opened is tried again.
+const AGAIN: Duration = Duration::from_secs(2);
+
+impl DraDoor {
+    /// Opens the door: from now on claims are served.
+    pub(crate) fn open(beginning: DraBeginning) -> Self {
+        let DraBeginning { options, settings, machine, api, reporter, metrics, boot, news } = beginning;
+        let dra = options.dra.clone();
+        let version = news.node.driver.version.clone();
+        let (news, heard) = watch::channel(news);
+        let (files, found) = watch::channel(NodeFiles::default());
+        let (state, published) = watch::channel(Err("slices are not published yet".to_owned()));
+        let (healthy, health) = watch::channel(Vec::new());
+        let (registration, registered) = watch::channel(Registered::No);
+        let (stop, stopped) = watch::channel(false);
+
+        let folder = options.state_dir.join("dra");
+        let daemons = Arc::new(Daemons::new(&options, &settings, version));
+        let preparer = Arc::new(Preparer::new(PreparerSettings {
+            driver: dra.driver_name.clone(),
+            pool: api.node().to_owned(),
+            boot,
+            cdi_folder: options.cdi_folder.clone(),
+            mig: StateDir::new(options.state_dir.clone()),
+            places: Places {
+                mps_root: settings.mps_root.clone(),
+                limits: dra.limits.clone(),
+                limiter: dra.limiter.clone(),
+            },
+            limits_here: dra.limits.clone(),
+            turns: daemons.smi().map(|(program, environment)| {
+                Arc::new(SmiTurns { program, environment }) as Arc<dyn carve_dra_driver::SetTurns>
+            }),
+            steps: Steps::default(),
+            folder,
+        }));
+        let claims = Arc::new(ClaimDriver {
+            preparer: Arc::clone(&preparer),
+            machine: machine.clone(),
+            api: api.clone(),
+            daemons,
+            files: found,
+            metrics,
+            driver: dra.driver_name.clone(),
+            enforced: dra.limiter.is_some(),
+        });
+        let publisher = publish::Publish {
+            cdi: Cdi::new(&options),
+            settings,
+            mode: dra.mode,
+            driver: dra.driver_name.clone(),
+            machine: machine.clone(),
+            api: api.clone(),
+            reporter: reporter.clone(),
+            preparer: Arc::clone(&preparer),
+            files,
+            healthy,
+            state,
+            told: Default::default(),
+            tables: BTreeMap::new(),
+        };
+        tokio::spawn(publisher.run(heard));
+        tokio::spawn(sweep::run(Arc::clone(&claims), reporter.clone()));
+        let places = SocketPlaces {
+            plugins: dra.plugins,
+            registry: dra.registry,
+            driver: dra.driver_name,
+            instance: dra.instance,
+        };
+        let serving = tokio::spawn(async move {
+            let end = |mut stopped: watch::Receiver<bool>| async move {
+                let _ = stopped.wait_for(|stop| *stop).await;
+            };
+            while !*stopped.borrow() {
+                let (health, registration) = (health.clone(), registration.clone());
+                let served =
+                    serve(places.clone(), Arc::clone(&claims), health, registration, end(stopped.clone()))
+                        .await;
+                match served {
+                    Ok(()) => return,
+                    Err(error) => {
+                        reporter.event(Tone::Warning, "ClaimsNotServed", error.to_string());
+                        tokio::time::sleep(AGAIN).await;
+                    }
+                }
+            }
+        });
+        DraDoor { news, published, registered, stop, serving: Some(serving) }
+    }
+
+    /// The GPUs, or how they are, may have changed.
+    pub(crate) fn learn(&self, news: NodeNews) {
+        self.news.send_if_modified(|known| {
+            let changed = *known != news;
+            *known = news;
+            changed
+        });
+    }
+
+    /// Whether claims can be served.
+    pub(crate) fn state(&self) -> Result<(), String> {
+        self.published.borrow().clone()?;
+        match &*self.registered.borrow() {
+            Registered::Yes => Ok(()),
+            Registered::No => Err("kubelet has not registered the driver for claims".to_owned()),
+            Registered::Refused(why) => Err(format!("kubelet does not take the driver for claims: {why}")),
+        }
+    }
+
+    /// Takes the sockets away. Pods keep what they have, and slices stay for the next agent.
+    pub(crate) async fn close(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(serving) = self.serving.take() {
+            let _ = serving.await;
+        }
+    }
+}
+
+/// How claims are served.
+#[derive(Debug, Clone)]
+pub struct DraOptions {
+    /// Name of the driver.
+    pub driver_name: String,
+    /// In which ways GPUs are offered.
+    pub mode: carve_dra::Mode,
+    /// kubelet's folder for sockets of plugins.
+    pub plugins: PathBuf,
+    /// kubelet's folder in which plugins show up.
+    pub registry: PathBuf,
+    /// What tells this agent from another on the same node, such as the uid of its pod.
+    pub instance: Option<String>,
+    /// The limiter's library on the host.
+    pub limiter: Option<PathBuf>,
+    /// Where limits of fractions are, here and on the host alike.
+    pub limits: PathBuf,
+}
