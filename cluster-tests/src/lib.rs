@@ -6,8 +6,13 @@
 
 mod background;
 mod cluster;
+mod dra_batch;
+mod dra_claims;
 mod dra_node;
+mod dra_offer;
+pub mod dra_packing;
 mod gpu_node;
+mod hollow_nodes;
 mod incumbent;
 mod kubelet_record;
 mod namespace;
@@ -17,8 +22,12 @@ mod pod;
 pub use background::Background;
 pub use carve_conformance::{Incumbents, Program};
 pub use cluster::{Cluster, PATIENCE};
+pub use dra_batch::{Batch, Unit, counted};
+pub use dra_claims::{Scenario, devices_given, documents, given_device, why_waiting};
 pub use dra_node::{Ask, DRIVER, apply_classes, device_of};
+pub use dra_offer::{DeviceOrder, Offered, class_objects, machine_layout, slice_objects, text_attribute};
 pub use gpu_node::{AgentOnNode, GpuNode};
+pub use hollow_nodes::HollowNodes;
 pub use kubelet_record::Record;
 pub use namespace::Namespace;
 pub use node_features::NodeFeatures;

@@ -35,6 +35,7 @@ pub(crate) fn lab(words: &[&str]) -> Result<()> {
             Ok(())
         }
         ["figures"] => figures(&lab),
+        ["dra-packing", seeds @ ..] => dra_packing(&lab, seeds),
         ["logs"] => {
             lab.logs().iter().for_each(|name| println!("{name}"));
             Ok(())
@@ -44,7 +45,7 @@ pub(crate) fn lab(words: &[&str]) -> Result<()> {
             Ok(())
         }
         _ => bail!(
-            "usage: cargo xtask lab up [--kubernetes 1.36|1.35] [--nodes N] | fleet N | down | status | exec CMD… | kubeconfig | logs [COMPONENT] | figures"
+            "usage: cargo xtask lab up [--kubernetes 1.36|1.35] [--nodes N] | fleet N | down | status | exec CMD… | kubeconfig | logs [COMPONENT] | figures | dra-packing [SEED…]"
         ),
     }
 }
@@ -92,6 +93,21 @@ fn figures(lab: &Lab) -> Result<()> {
         lab.down()?;
     }
     measured
+}
+
+/// How many large MIG claims find no room in our order of devices and in NVIDIA's, in a lab of its own unless one is up.
+fn dra_packing(lab: &Lab, seeds: &[&str]) -> Result<()> {
+    let example = ["--quiet", "--package", "carve-cluster-tests", "--example", "dra_packing"];
+    run(cargo().arg("build").args(example))?;
+    let own = lab.status() == Status::Down;
+    if own {
+        lab.up(Release::DEFAULT, 1, &images(lab)?)?;
+    }
+    let played = run(cargo().arg("run").args(example).arg("--").args(seeds));
+    if own {
+        lab.down()?;
+    }
+    played
 }
 
 fn up(lab: &Lab, options: &[&str]) -> Result<()> {

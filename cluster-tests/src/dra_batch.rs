@@ -1,0 +1,258 @@
+//! Many sets of claims and pods put to the scheduler at once, each in a namespace and on a node of its own, so that none is in the way
+//! of another.
+
+use crate::dra_claims::{given_device, why_waiting};
+use crate::{Cluster, DeviceOrder, HollowNodes, Offered, PATIENCE, machine_layout, slice_objects};
+use carve_dra::Ways;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One set: what a manifest becomes when its pods are put on one node.
+#[derive(Debug, Clone)]
+pub struct Unit {
+    /// Name of its namespace and its node.
+    pub name: String,
+    /// The simulated machine of its node.
+    pub machine: String,
+    /// Claims, templates, and whatever makes pods.
+    pub objects: Vec<Value>,
+    /// Classes it brings.
+    pub classes: Vec<Value>,
+    /// Labels of its namespace.
+    pub labels: Value,
+    /// How many pods it becomes.
+    pub pods: usize,
+}
+
+impl Unit {
+    /// Nothing yet.
+    pub fn new(name: &str, machine: &str) -> Self {
+        Unit {
+            name: name.to_owned(),
+            machine: machine.to_owned(),
+            objects: Vec::new(),
+            classes: Vec::new(),
+            labels: json!({}),
+            pods: 0,
+        }
+    }
+
+    /// Takes an object of a manifest. Its pods are put on the node of this set, with an image that is there.
+    pub fn take(&mut self, mut object: Value, image: &str) {
+        let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+        match kind.as_str() {
+            "Namespace" => {
+                if object["metadata"]["labels"].is_object() {
+                    self.labels = object["metadata"]["labels"].clone();
+                }
+                return;
+            }
+            "DeviceClass" => {
+                self.classes.push(object);
+                return;
+            }
+            "ResourceClaim" | "ResourceClaimTemplate" => {}
+            "Pod" => {
+                self.pods += 1;
+                self.place(&mut object["spec"], image);
+            }
+            "Deployment" | "Job" => {
+                let count = if kind == "Job" { "parallelism" } else { "replicas" };
+                let number = object["spec"][count].as_u64().unwrap_or(1);
+                self.pods += usize::try_from(number).unwrap_or(usize::MAX);
+                self.place(&mut object["spec"]["template"]["spec"], image);
+            }
+            other => panic!("{}: a {other} is not known here", self.name),
+        }
+        object["metadata"]["namespace"] = self.name.clone().into();
+        self.objects.push(object);
+    }
+
+    fn place(&self, spec: &mut Value, image: &str) {
+        HollowNodes::pin(spec, &self.name);
+        for kind in ["initContainers", "containers"] {
+            for container in spec[kind].as_array_mut().into_iter().flatten() {
+                container["image"] = image.into();
+                container["imagePullPolicy"] = "Never".into();
+            }
+        }
+    }
+
+    /// What the scheduler gives its claims and why its pods wait; nothing before it has decided about all of them.
+    fn answer(&self, all: &Value) -> Option<String> {
+        let mine = |kind: &'static str| {
+            items(all).filter(move |object| {
+                object["kind"] == kind && object["metadata"]["namespace"] == self.name.as_str()
+            })
+        };
+        let waits = |pod: &&Value| pod["spec"]["nodeName"].is_null();
+        let undecided = mine("Pod").filter(waits).any(|pod| why_waiting(pod).is_none());
+        if undecided || mine("Pod").count() != self.pods {
+            return None;
+        }
+        let given = |claim: &Value| {
+            let results = claim["status"]["allocation"]["devices"]["results"].as_array()?;
+            Some(results.iter().map(given_device).collect::<Vec<_>>().join(" + "))
+        };
+        // Which of two like pods comes first is the scheduler's business; what they get together is not.
+        let mut told: Vec<String> = mine("ResourceClaim").filter_map(given).collect();
+        told.sort();
+        let reasons = mine("Pod").filter(waits).filter_map(why_waiting);
+        let mut waiting: Vec<String> =
+            reasons.map(|message| format!("waits: {}", reason(&message))).collect();
+        waiting.sort();
+        told.extend(waiting);
+        Some(counted(told, "; "))
+    }
+}
+
+/// The sets under way; everything of them goes when this is dropped.
+#[derive(Debug)]
+pub struct Batch {
+    cluster: Cluster,
+    units: Vec<Unit>,
+    // In the order in which they go: pods with their nodes, then what they held, then the rest.
+    _nodes: HollowNodes,
+    _offered: Offered,
+    _namespaces: Namespaces,
+}
+
+impl Batch {
+    /// Publishes the devices of every set's machine for a driver, with the classes, and applies everything.
+    pub fn apply(cluster: &Cluster, suite: &str, driver: &str, classes: &[Value], units: Vec<Unit>) -> Self {
+        let namespaces = Namespaces::new(cluster, suite, &units);
+        let offered = Offered::new(cluster, driver);
+        let names: Vec<String> = units.iter().map(|unit| unit.name.clone()).collect();
+        let nodes = HollowNodes::new(cluster, suite, &names);
+        let mut objects = classes.to_vec();
+        for unit in &units {
+            let layout = machine_layout(&unit.machine, &Ways::default(), DeviceOrder::Packing);
+            let layout = layout.unwrap_or_else(|| panic!("{}: no machine {}", unit.name, unit.machine));
+            objects.extend(slice_objects(driver, &unit.name, &layout));
+            objects.extend(unit.classes.iter().cloned());
+        }
+        offered.publish(&objects);
+        let mut all: Vec<Value> = units.iter().flat_map(|unit| unit.objects.iter().cloned()).collect();
+        // Claims and templates first, so that no pod waits for one.
+        all.sort_by_key(|object| {
+            !object["kind"].as_str().is_some_and(|kind| kind.starts_with("ResourceClaim"))
+        });
+        apply(cluster, &all);
+        Batch { cluster: cluster.clone(), units, _nodes: nodes, _offered: offered, _namespaces: namespaces }
+    }
+
+    /// What the scheduler has said so far, by the name of the set.
+    pub fn answers(&self) -> BTreeMap<String, String> {
+        let all = self.cluster.get(&["pods,resourceclaims", "-A"]);
+        let answers = self.units.iter().filter_map(|unit| Some((unit.name.clone(), unit.answer(&all)?)));
+        answers.collect()
+    }
+}
+
+/// Equal neighbours are said once, with how many they are.
+pub fn counted(texts: Vec<String>, between: &str) -> String {
+    let mut told: Vec<(String, usize)> = Vec::new();
+    for text in texts {
+        match told.last_mut() {
+            Some((last, count)) if *last == text => *count += 1,
+            _ => told.push((text, 1)),
+        }
+    }
+    let one = |(text, count): (String, usize)| if count == 1 { text } else { format!("{count} × {text}") };
+    told.into_iter().map(one).collect::<Vec<_>>().join(between)
+}
+
+/// The scheduler's reason without what it says about the nodes of others.
+fn reason(message: &str) -> String {
+    let Some((_, reasons)) = message.split_once("nodes are available: ") else {
+        return without_claim(message);
+    };
+    let reasons = reasons.split_once(". ").map_or(reasons.trim_end_matches('.'), |(reasons, _)| reasons);
+    let bare =
+        |reason: &str| reason.trim_start_matches(|letter: char| letter.is_ascii_digit()).trim().to_owned();
+    let of_others = |reason: &String| reason.contains("didn't match Pod's node affinity");
+    reasons.split(", ").map(bare).filter(|reason| !of_others(reason)).collect::<Vec<_>>().join(", ")
+}
+
+/// An error without the name of the claim, of which a part is random.
+fn without_claim(message: &str) -> String {
+    match message.split_once("claim ").and_then(|(before, after)| Some((before, after.split_once(": ")?.1))) {
+        Some((before, after)) => format!("{before}{after}"),
+        None => message.to_owned(),
+    }
+}
+
+/// The namespaces of all sets.
+#[derive(Debug)]
+struct Namespaces {
+    cluster: Cluster,
+    suite: String,
+}
+
+impl Namespaces {
+    fn new(cluster: &Cluster, suite: &str, units: &[Unit]) -> Self {
+        let namespaces = Namespaces { cluster: cluster.clone(), suite: suite.to_owned() };
+        namespaces.delete("--wait=true");
+        let object = |unit: &Unit| {
+            let mut labels = unit.labels.clone();
+            labels["suite"] = suite.into();
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": unit.name, "labels": labels}})
+        };
+        apply(cluster, &units.iter().map(object).collect::<Vec<_>>());
+        // A pod is refused until the controller has made the account it runs under.
+        cluster.until("the namespaces have their service accounts", PATIENCE, || {
+            let accounts = cluster.get(&["serviceaccounts", "-A", "--field-selector=metadata.name=default"]);
+            let found: BTreeSet<&str> =
+                items(&accounts).filter_map(|account| account["metadata"]["namespace"].as_str()).collect();
+            units.iter().all(|unit| found.contains(unit.name.as_str()))
+        });
+        namespaces
+    }
+
+    fn delete(&self, wait: &str) {
+        let suite = format!("suite={}", self.suite);
+        let words = ["delete", "namespaces", "-l", &suite, "--ignore-not-found", wait];
+        let _ = self.cluster.try_kubectl(&words, None);
+    }
+}
+
+impl Drop for Namespaces {
+    /// Not waited for, as with a namespace of one test.
+    fn drop(&mut self) {
+        self.delete("--wait=false");
+    }
+}
+
+fn apply(cluster: &Cluster, objects: &[Value]) {
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
+    let applied = cluster.try_kubectl(&["apply", "--server-side", "-f", "-"], Some(&list));
+    applied.unwrap_or_else(|error| panic!("kubectl apply: {error}"));
+}
+
+fn items(list: &Value) -> impl Iterator<Item = &Value> {
+    list["items"].as_array().into_iter().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{counted, reason};
+
+    #[test]
+    fn a_reason_is_told_without_the_nodes_of_others() {
+        let message = "0/47 nodes are available: 1 cannot allocate all claims, 46 node(s) didn't match Pod's node \
+                       affinity/selector. still not schedulable, preemption: 0/47 nodes are available.";
+        assert_eq!(reason(message), "cannot allocate all claims");
+        assert_eq!(reason("something else"), "something else");
+        let error = "running \"DynamicResources\" filter plugin: claim a-1/pod-b2-c3: selector #0: no such key: index";
+        assert_eq!(
+            reason(error),
+            "running \"DynamicResources\" filter plugin: selector #0: no such key: index"
+        );
+    }
+
+    #[test]
+    fn equal_neighbours_are_counted() {
+        let texts = ["a", "a", "b", "a"].map(str::to_owned).to_vec();
+        assert_eq!(counted(texts, "; "), "2 × a; b; a");
+    }
+}

@@ -1,0 +1,104 @@
+//! The manifests of `examples/dra`, applied as they are and under the name of NVIDIA's driver: each gets what its own comment says.
+
+use carve_cluster_tests::{Batch, Cluster, PATIENCE, Unit, class_objects, documents};
+use carve_formats::dra_config::OpaqueConfig;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The machine that the comments speak of.
+const MACHINE: &str = "h100-sxm-80gb:2";
+
+/// Every example by its name, without `.yaml`; a new one is applied without this test being told of it.
+fn examples() -> BTreeMap<String, String> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/dra");
+    let files = std::fs::read_dir(folder).expect("the examples").flatten();
+    let read = |file: std::fs::DirEntry| {
+        let name = file.file_name().to_string_lossy().strip_suffix(".yaml")?.to_owned();
+        Some((name, std::fs::read_to_string(file.path()).expect("an example")))
+    };
+    files.filter_map(read).collect()
+}
+
+/// What an example says its claims get: the indented lines of its comment after the one that announces them.
+fn promised(name: &str, text: &str) -> String {
+    let comment = text.lines().map_while(|line| line.strip_prefix('#'));
+    let after = comment.skip_while(|line| !line.contains("the claims get")).skip(2);
+    let lines: Vec<&str> = after.map_while(|line| line.strip_prefix("   ")).collect();
+    assert!(!lines.is_empty(), "{name} does not say what its claims get");
+    lines.join("; ")
+}
+
+/// What the comments tell people to do where the driver has NVIDIA's name.
+fn under_nvidias_name(text: &str) -> String {
+    text.replace(".carve.dev", ".nvidia.com")
+}
+
+fn applied(cluster: &Cluster, driver: &str, rename: impl Fn(&str) -> String) {
+    let mut examples = examples();
+    let classes = documents(&rename(&examples.remove("classes").expect("the classes")));
+    let suite = format!("example-{}", driver.replace('.', "-"));
+    let unit = |name: &String, text: &String| {
+        let mut unit = Unit::new(&format!("{suite}-{name}"), MACHINE);
+        let image = cluster.probe_image();
+        documents(&rename(text)).into_iter().for_each(|document| unit.take(document, image));
+        unit
+    };
+    let units: Vec<Unit> = examples.iter().map(|(name, text)| unit(name, text)).collect();
+    let expected: BTreeMap<String, String> =
+        examples.iter().map(|(name, text)| (format!("{suite}-{name}"), promised(name, text))).collect();
+    let batch = Batch::apply(cluster, &suite, driver, &classes, units);
+    let differing = || {
+        let told = batch.answers();
+        let differs = |(name, promised): (&String, &String)| {
+            let told = told.get(name).map_or("nothing yet", String::as_str);
+            (told != promised).then(|| format!("{name}\n  says: {promised}\n  gets: {told}"))
+        };
+        expected.iter().filter_map(differs).collect::<Vec<_>>().join("\n")
+    };
+    cluster.until_or("every example gets what it says", PATIENCE / 3, || differing().is_empty(), differing);
+}
+
+#[test]
+fn examples_get_what_their_comments_say() {
+    let Some(cluster) = Cluster::connect() else { return };
+    applied(&cluster, "gpu.carve.dev", str::to_owned);
+    // One after the other: both make the extended resource nvidia.com/gpu.
+    applied(&cluster, "gpu.nvidia.com", under_nvidias_name);
+}
+
+/// Every file begins with what it does, how to apply it and what to see; needs no cluster.
+#[test]
+fn examples_say_what_they_do_and_their_configs_are_read() {
+    let examples = examples();
+    assert!(examples.len() >= 14, "{:?}", examples.keys());
+    let mut configs = 0;
+    for (name, text) in &examples {
+        assert!(text.starts_with("# "), "{name} begins with a comment");
+        assert!(
+            text.contains(&format!("kubectl apply -f examples/dra/{name}.yaml")),
+            "{name} says how to apply it"
+        );
+        if name != "classes" {
+            promised(name, text);
+        }
+        for document in documents(text) {
+            let claims = [&document["spec"]["devices"], &document["spec"]["spec"]["devices"]];
+            let of = |devices: &Value| devices["config"].as_array().cloned().unwrap_or_default();
+            for config in claims.into_iter().flat_map(of) {
+                let read = OpaqueConfig::decode(&config["opaque"]["parameters"]);
+                read.unwrap_or_else(|error| panic!("{name}: {error}"));
+                configs += 1;
+            }
+        }
+    }
+    assert!(configs >= 4, "only {configs} configs were read");
+}
+
+/// The classes of the examples are those that the program has.
+#[test]
+fn the_classes_are_those_of_the_program() {
+    let text = examples().remove("classes").expect("the classes");
+    assert_eq!(documents(&text), class_objects("gpu.carve.dev"));
+    assert_eq!(documents(&under_nvidias_name(&text)), class_objects("gpu.nvidia.com"));
+}
