@@ -20,10 +20,15 @@ use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::runtime::watcher::{self, Event};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Mutex, watch};
 
 /// How often a publication is tried anew when others write the same slices meanwhile.
 const ATTEMPTS: usize = 5;
+
+/// How long the watch looks away after it has told of a change. Two agents of one node that want different slices, as while one replaces
+/// the other, would otherwise write as fast as they can.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What a reconciliation came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,7 +170,8 @@ impl SlicePublisher {
         }
     }
 
-    /// Tells whenever somebody else changed, deleted or added slices of this driver on the node. What the number is says nothing.
+    /// Tells whenever somebody else changed, deleted or added slices of this driver on the node: the first change at once, those that
+    /// follow about once a second. What the number is says nothing.
     ///
     /// The watch ends when the receiver is dropped.
     pub fn changes(&self) -> watch::Receiver<u64> {
@@ -196,12 +202,13 @@ impl SlicePublisher {
                     Some(Err(error)) => {
                         // The watcher begins anew by itself; without a pause it would do so as fast as it can.
                         tracing::debug!(%error, "the watch of slices was interrupted");
-                        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+                        tokio::time::sleep(Duration::from_millis(500)).await;
                         false
                     }
                 };
                 if foreign {
                     changed.send_modify(|number| *number += 1);
+                    tokio::time::sleep(PAUSE).await;
                 }
             }
         });
