@@ -117,9 +117,10 @@ impl SlicePublisher {
         report.generation = todo.generation;
         for name in &todo.delete {
             self.delete(name, found.get(name.as_str()).copied()).await?;
-            kept.slices.remove(name);
             report.deleted += 1;
         }
+        // Also what somebody else deleted before we could: it is not missed.
+        kept.slices.retain(|name, _| wanted.iter().any(|slice| self.owner.name_of(slice.index) == *name));
         // Slices of an earlier process are known from here on, so that a change of theirs is seen.
         for (index, object) in objects.iter().enumerate().filter(|(index, _)| !todo.write.contains(index)) {
             if let Some(there) = found.get(self.owner.name_of(index).as_str()) {
