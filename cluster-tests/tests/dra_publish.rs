@@ -288,6 +288,9 @@ fn what_the_server_does_not_keep_is_told() {
         }
         assert_eq!(device["allowMultipleAllocations"], Value::Null);
     }
+    if gates_on {
+        fractions_share_without_counters(&offer);
+    }
     // Whole GPUs are served by every version: what is told and what the scheduler gives.
     offer.wants(&[0, 1], Mode::Exclusive, json!({}));
     offer.until("whole GPUs are published", || {
@@ -304,6 +307,28 @@ fn what_the_server_does_not_keep_is_told() {
             json!([{"name": "it", "exactly": {"deviceClassName": "gpu.dropped.example.com"}}]),
         );
         assert_eq!(served(&offer, claim)[0]["device"], device);
+    }
+}
+
+/// Claims share the GPU that is well until it is full, and the other, which is tainted, is left alone.
+fn fractions_share_without_counters(offer: &Offer<'_>) {
+    apply_classes(offer, &[]);
+    let half = json!({"deviceClassName": "fraction.dropped.example.com", "capacity": {"requests": {"compute": "50", "memory": "1Gi"}}});
+    for claim in ["half", "other-half"] {
+        ask(offer, claim, json!([{"name": "it", "exactly": half}]));
+        assert_eq!(served(offer, claim)[0]["device"], "gpu-0-frac");
+    }
+    ask(offer, "too-much", json!([{"name": "it", "exactly": half}]));
+    offer.until("a third half has to wait", || {
+        let pod = offer.namespace.get(&["pod", "too-much"]);
+        let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.any(|one| one["type"] == "PodScheduled" && one["reason"] == "Unschedulable")
+    });
+    // Once the other GPU is well again it is served there.
+    offer.wants(&[0, 1], Mode::Fraction, json!({}));
+    assert_eq!(served(offer, "too-much")[0]["device"], "gpu-1-frac");
+    for claim in ["half", "other-half", "too-much"] {
+        free(offer, claim);
     }
 }
 
