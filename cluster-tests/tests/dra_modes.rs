@@ -124,3 +124,37 @@ fn four_gpus_serve_four_modes_and_swap_them() {
     cluster.until_or("nothing is left", PATIENCE, || left().is_empty(), left);
     agent.remove();
 }
+
+/// The way over from the device plugin: the same pod, before and after, and nobody writes a claim.
+#[test]
+fn a_pod_that_asks_for_nvidia_com_gpu_gets_one_on_a_node_that_serves_claims() {
+    let Some(cluster) = Cluster::connect() else { return };
+    let Some(node) = GpuNode::new(&cluster, "dra-extended", "h200-141gb:1") else { return };
+    let namespace = cluster.namespace("dra-extended");
+    let pod = node.looking_pod("trainer", "nvidia.com/gpu", 1).manifest();
+    let seen = || {
+        let text = namespace.exec("trainer", &["/carve", "gpus", "-o", "json"]);
+        let seen: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        seen["gpus"].as_array().map_or(0, Vec::len)
+    };
+    let plugin = node.start_agent(&namespace, &[]);
+    plugin.offers("nvidia.com/gpu", 1);
+    namespace.apply(&pod);
+    namespace.wait_for_phase("trainer", "Running");
+    assert_eq!(seen(), 1);
+    cluster.kubectl(&["delete", "pod", "trainer", "-n", namespace.name()]);
+    plugin.remove();
+    cluster.until("kubelet counts no GPU any more", PATIENCE, || {
+        cluster.allocatable("nvidia.com/gpu") == Some(0)
+    });
+
+    let agent = node.serve_claims(&namespace, &[]);
+    namespace.apply(&pod);
+    agent.until("the same pod runs", || namespace.phase("trainer") == "Running");
+    assert_eq!(seen(), 1);
+    let claims = namespace.get(&["resourceclaims"]);
+    let device = &claims["items"][0]["status"]["allocation"]["devices"]["results"][0]["device"];
+    assert_eq!(device, "gpu-0", "{claims:#}");
+    cluster.kubectl(&["delete", "pod", "trainer", "-n", namespace.name()]);
+    agent.remove();
+}
