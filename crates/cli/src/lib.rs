@@ -17,6 +17,7 @@ mod print;
 mod simulate;
 mod table;
 mod validate;
+mod webhook;
 
 use args::{Cli, Verb};
 use clap::Parser;
@@ -48,6 +49,7 @@ fn answer(cli: &Cli) -> Outcome {
         Verb::Validate(args) => validate::validate(args),
         Verb::Agent(args) => agent::agent(&cli.machine, args),
         Verb::Simulate(args) => simulate::simulate(args),
+        Verb::Webhook(args) => webhook::webhook(args),
         Verb::CdiHook(passed) => called::cdi_hook(&passed.words),
         Verb::CudaProbe(passed) => called::cuda_probe(&passed.words),
     }
