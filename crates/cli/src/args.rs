@@ -3,6 +3,7 @@
 use crate::agent::args::AgentArgs;
 use crate::plan::args::PlanArgs as FleetPlanArgs;
 use crate::simulate::args::SimulateArgs;
+use crate::webhook::WebhookArgs;
 use carve_gpu_model::ProfileName;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -50,6 +51,8 @@ pub(crate) enum Verb {
     Agent(Box<AgentArgs>),
     /// Let the claims of a trace arrive at a simulated fleet, and compare how policies place them
     Simulate(Box<SimulateArgs>),
+    /// Answer the API server: refuse claims with configs that could never be served
+    Webhook(WebhookArgs),
     /// Called by container runtimes when a container with a GPU starts
     #[command(hide = true)]
     CdiHook(PassedOn),

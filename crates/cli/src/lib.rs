@@ -18,6 +18,7 @@ mod print;
 mod simulate;
 mod table;
 mod validate;
+mod webhook;
 
 use args::{Cli, Verb};
 use clap::Parser;
@@ -50,6 +51,7 @@ fn answer(cli: &Cli) -> Outcome {
         Verb::Dra(verb) => dra::dra(verb),
         Verb::Agent(args) => agent::agent(&cli.machine, args),
         Verb::Simulate(args) => simulate::simulate(args),
+        Verb::Webhook(args) => webhook::webhook(args),
         Verb::CdiHook(passed) => called::cdi_hook(&passed.words),
         Verb::CudaProbe(passed) => called::cuda_probe(&passed.words),
     }

@@ -1,0 +1,89 @@
+//! `carve webhook`: refuses claims with configs that could never be prepared.
+
+use crate::failure::{Failure, Outcome, UNREADABLE};
+use carve_webhook::WebhookOptions;
+use clap::Args;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// What was typed after `carve webhook`.
+#[derive(Debug, Args)]
+pub(crate) struct WebhookArgs {
+    /// Where /review and /healthz are served, over HTTPS
+    #[arg(long, env = "CARVE_WEBHOOK_LISTEN", default_value = "0.0.0.0:8443", value_name = "ADDRESS")]
+    listen: String,
+    /// Certificate with its chain (PEM); read again when it changes
+    #[arg(long, env = "CARVE_TLS_CERT", value_name = "FILE")]
+    tls_cert: PathBuf,
+    /// Key of the certificate (PEM)
+    #[arg(long, env = "CARVE_TLS_KEY", value_name = "FILE")]
+    tls_key: PathBuf,
+    /// Driver whose configs are looked at; may be given several times
+    #[arg(
+        long = "driver-name",
+        env = "CARVE_DRIVER_NAMES",
+        value_delimiter = ',',
+        default_value = "gpu.carve.dev",
+        value_name = "DRIVER"
+    )]
+    drivers: Vec<String>,
+}
+
+/// Runs the webhook until it is told to end.
+pub(crate) fn webhook(args: &WebhookArgs) -> Outcome {
+    let options = WebhookOptions {
+        listen: address(&args.listen)?,
+        certificate: args.tls_cert.clone(),
+        key: args.tls_key.clone(),
+        drivers: args.drivers.clone(),
+    };
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false).init();
+    let unable = |error: std::io::Error| Failure::new(format!("can not start: {error}"));
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(unable)?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate()).map_err(unable)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(unable)?;
+        let stop = async {
+            tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        };
+        carve_webhook::run(options, |_| {}, stop).await.map_err(|error| Failure::of(&error))
+    })
+}
+
+/// An address; a port alone means every address of this machine.
+fn address(text: &str) -> Result<SocketAddr, Failure> {
+    let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
+    full.parse().map_err(|_| Failure {
+        code: UNREADABLE,
+        ..Failure::new(format!("--listen '{text}' is no address; write for example :8443"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{WebhookArgs, address};
+    use clap::{Args, Command, FromArgMatches};
+
+    fn parsed(words: &[&str]) -> WebhookArgs {
+        let command = WebhookArgs::augment_args(Command::new("webhook"));
+        let words = [&["webhook", "--tls-cert", "c", "--tls-key", "k"], words].concat();
+        WebhookArgs::from_arg_matches(&command.get_matches_from(words)).expect("arguments")
+    }
+
+    #[test]
+    fn drivers_can_be_named_and_one_is_known() {
+        assert_eq!(parsed(&[]).drivers, ["gpu.carve.dev"]);
+        let named = parsed(&["--driver-name", "gpu.nvidia.com", "--driver-name", "gpu.carve.dev"]);
+        assert_eq!(named.drivers, ["gpu.nvidia.com", "gpu.carve.dev"]);
+    }
+
+    #[test]
+    fn an_address_may_be_a_port() {
+        assert_eq!(address(":8443").expect("an address").to_string(), "0.0.0.0:8443");
+        assert_eq!(address("[::1]:1").expect("an address").to_string(), "[::1]:1");
+        let failure = address("everywhere").expect_err("no address");
+        assert_eq!(failure.message, "--listen 'everywhere' is no address; write for example :8443");
+    }
+}
