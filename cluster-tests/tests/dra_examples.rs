@@ -4,7 +4,7 @@ use carve_cluster_tests::{
     Batch, Cluster, DeviceOrder, HollowNodes, Offered, PATIENCE, Unit, class_objects, documents,
     machine_layout, slice_objects,
 };
-use carve_dra::Ways;
+use carve_dra::{Mode, Ways};
 use carve_formats::dra_config::OpaqueConfig;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -42,19 +42,37 @@ fn under_nvidias_name(text: &str) -> String {
     text.replace(".carve.dev", ".nvidia.com")
 }
 
+/// What else the comment of `first-available` says: what it gets on nodes that offer less.
+fn elsewhere(first_available: &str, image: &str) -> [(Unit, &'static str); 2] {
+    let cases = [
+        ("without-mig", Mode::All, "gpu-0-frac{compute:15,memory:9Gi}"),
+        ("turns-alone", Mode::TimeSlicing, "gpu-0-ts{replicas:1}"),
+    ];
+    cases.map(|(name, mode, gets)| {
+        let mut unit = Unit::new(name, "l40s:1");
+        unit.ways = mode.ways();
+        unit.take_all(first_available, image);
+        (unit, gets)
+    })
+}
+
 fn applied(cluster: &Cluster, driver: &str, rename: impl Fn(&str) -> String) {
     let mut examples = examples();
     let classes = documents(&rename(&examples.remove("classes").expect("the classes")));
     let suite = format!("example-{}", driver.replace('.', "-"));
     let unit = |name: &String, text: &String| {
         let mut unit = Unit::new(&format!("{suite}-{name}"), MACHINE);
-        let image = cluster.probe_image();
-        documents(&rename(text)).into_iter().for_each(|document| unit.take(document, image));
+        unit.take_all(&rename(text), cluster.probe_image());
         unit
     };
-    let units: Vec<Unit> = examples.iter().map(|(name, text)| unit(name, text)).collect();
-    let expected: BTreeMap<String, String> =
+    let mut units: Vec<Unit> = examples.iter().map(|(name, text)| unit(name, text)).collect();
+    let mut expected: BTreeMap<String, String> =
         examples.iter().map(|(name, text)| (format!("{suite}-{name}"), promised(name, text))).collect();
+    for (mut unit, gets) in elsewhere(&rename(&examples["first-available"]), cluster.probe_image()) {
+        unit.name = format!("{suite}-{}", unit.name);
+        expected.insert(unit.name.clone(), gets.to_owned());
+        units.push(unit);
+    }
     let batch = Batch::apply(cluster, &suite, driver, &classes, units);
     let differing = || {
         let told = batch.answers();
