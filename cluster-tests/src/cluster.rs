@@ -89,6 +89,12 @@ impl Cluster {
         }
     }
 
+    /// kubectl, for somebody who reads on while it runs.
+    pub fn kubectl_command(&self, words: &[&str]) -> Command {
+        let words: Vec<String> = ["kubectl"].iter().chain(words).map(|word| (*word).to_owned()).collect();
+        self.lab.command(&words).unwrap_or_else(|error| panic!("{error:#}"))
+    }
+
     /// What kubectl prints; its complaint is the test's failure.
     pub fn kubectl(&self, words: &[&str]) -> String {
         self.try_kubectl(words, None).unwrap_or_else(|error| panic!("kubectl {}: {error}", words.join(" ")))

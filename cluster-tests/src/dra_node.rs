@@ -61,7 +61,7 @@ impl GpuNode {
         environment: &[(&str, &str)],
     ) -> AgentOnNode<'a> {
         apply_classes(self.cluster());
-        let mut all = vec![("CARVE_DRA", "true"), ("CARVE_WITHOUT", "validation")];
+        let mut all = vec![("CARVE_DRA", "true")];
         all.extend(environment);
         self.start_agent(namespace, &all)
     }

@@ -116,7 +116,7 @@ fn four_gpus_serve_four_modes_and_swap_them() {
     }
     free(&cluster, &namespace, &["a", "b", "c", "d"]);
     let left = || {
-        let daemons = cluster.on_node(&["sh", "-c", "pgrep -f 'nvidia-cuda-mps-control -f' || true"]);
+        let daemons = cluster.on_node(&["sh", "-c", "pgrep -f '[n]vidia-cuda-mps-control -f' || true"]);
         let files =
             cluster.on_node(&["sh", "-c", "ls /var/run/cdi | grep claim_ || true; ls /run/carve/limits"]);
         format!("{daemons}{files}")

@@ -35,6 +35,7 @@ pub(crate) fn lab(words: &[&str]) -> Result<()> {
             Ok(())
         }
         ["figures"] => figures(&lab),
+        ["dra-figures"] => dra_figures(&lab),
         ["dra-packing", seeds @ ..] => dra_packing(&lab, seeds),
         ["logs"] => {
             lab.logs().iter().for_each(|name| println!("{name}"));
@@ -45,7 +46,7 @@ pub(crate) fn lab(words: &[&str]) -> Result<()> {
             Ok(())
         }
         _ => bail!(
-            "usage: cargo xtask lab up [--kubernetes 1.36|1.35] [--nodes N] | fleet N | down | status | exec CMD… | kubeconfig | logs [COMPONENT] | figures | dra-packing [SEED…]"
+            "usage: cargo xtask lab up [--kubernetes 1.36|1.35] [--nodes N] | fleet N | down | status | exec CMD… | kubeconfig | logs [COMPONENT] | figures | dra-figures | dra-packing [SEED…]"
         ),
     }
 }
@@ -74,40 +75,50 @@ pub(crate) fn images(lab: &Lab) -> Result<Vec<PathBuf>> {
     Ok(written)
 }
 
-/// What the agent costs on a node beside NVIDIA's programs, in a lab of its own unless one is up.
-fn figures(lab: &Lab) -> Result<()> {
-    run(cargo().args(["build", "--release", "--quiet", "--package", "carve"]))?;
-    run(cargo().args(["build", "--quiet", "--package", "carve-nvml-sim", "--package", "carve-cuda-sim"]))?;
-    let programs = crate::incumbents::build()?;
+/// Does something in the lab that is up, or in one of its own.
+fn within(lab: &Lab, act: impl FnOnce() -> Result<()>) -> Result<()> {
     let own = lab.status() == Status::Down;
     if own {
         lab.up(Release::DEFAULT, 1, &images(lab)?)?;
     }
-    let mut command = cargo();
-    command.args(["run", "--quiet", "--package", "carve-cluster-tests", "--example", "figures"]);
-    command.env("CARVE_SIMULATED_DRIVER", root().join("target/debug/libcarve_nvml_sim.so"));
-    command.env("CARVE_RELEASE_BINARY", root().join("target/release/carve"));
-    command.env("CARVE_INCUMBENTS", programs);
-    let measured = run(&mut command);
+    let done = act();
     if own {
         lab.down()?;
     }
-    measured
+    done
 }
 
-/// How many large MIG claims find no room in our order of devices and in NVIDIA's, in a lab of its own unless one is up.
+/// A release build of the agent, a debug build of the simulated driver, and a measuring program that is told where they are.
+fn measuring(example: &str) -> Result<Command> {
+    run(cargo().args(["build", "--release", "--quiet", "--package", "carve"]))?;
+    run(cargo().args(["build", "--quiet", "--package", "carve-nvml-sim", "--package", "carve-cuda-sim"]))?;
+    let mut command = cargo();
+    command.args(["run", "--quiet", "--package", "carve-cluster-tests", "--example", example]);
+    command.env("CARVE_SIMULATED_DRIVER", root().join("target/debug/libcarve_nvml_sim.so"));
+    command.env("CARVE_RELEASE_BINARY", root().join("target/release/carve"));
+    Ok(command)
+}
+
+/// What the agent costs on a node beside NVIDIA's programs.
+fn figures(lab: &Lab) -> Result<()> {
+    let mut command = measuring("figures")?;
+    command.env("CARVE_INCUMBENTS", crate::incumbents::build()?);
+    within(lab, || run(&mut command))
+}
+
+/// What claims cost in time.
+fn dra_figures(lab: &Lab) -> Result<()> {
+    let mut command = measuring("dra_figures")?;
+    run(cargo().args(["build", "--quiet", "--package", "carve-cluster-tests", "--bin", "claim_rounds"]))?;
+    command.env("CARVE_CLAIM_ROUNDS", root().join("target/debug/claim_rounds"));
+    within(lab, || run(&mut command))
+}
+
+/// How many large MIG claims find no room in our order of devices and in NVIDIA's.
 fn dra_packing(lab: &Lab, seeds: &[&str]) -> Result<()> {
     let example = ["--quiet", "--package", "carve-cluster-tests", "--example", "dra_packing"];
     run(cargo().arg("build").args(example))?;
-    let own = lab.status() == Status::Down;
-    if own {
-        lab.up(Release::DEFAULT, 1, &images(lab)?)?;
-    }
-    let played = run(cargo().arg("run").args(example).arg("--").args(seeds));
-    if own {
-        lab.down()?;
-    }
-    played
+    within(lab, || run(cargo().arg("run").args(example).arg("--").args(seeds)))
 }
 
 fn up(lab: &Lab, options: &[&str]) -> Result<()> {

@@ -45,6 +45,11 @@ fn validate() {
 }
 
 #[test]
+fn dra() {
+    session("dra.txt");
+}
+
+#[test]
 fn simulate() {
     session("simulate.txt");
 }
@@ -59,6 +64,7 @@ fn every_session_is_played() {
         .collect();
     texts.sort();
     let played = [
+        "dra.txt",
         "first-five-minutes.txt",
         "machines.txt",
         "mig-apply-and-back.txt",

@@ -1,26 +1,22 @@
 //! The least a driver of dynamic resources can be: it registers, and tells each container which claim it was given.
 //!
-//! Arguments: name of the node, name of the driver.
+//! Arguments: name of the node, name of the driver, and what tells it apart from another instance, if there may be one. How its devices are
+//! is read from a file, `/run/DRIVER.health`, a line for each: device, `healthy` or `unhealthy`, and what is wrong with it.
 
 use anyhow::{Context, Result, ensure};
-use carve_kubelet_api::dra::{
-    self, Claim, DRAPlugin, DRAPluginServer, Device, NodePrepareResourceResponse,
-    NodePrepareResourcesRequest, NodePrepareResourcesResponse, NodeUnprepareResourceResponse,
-    NodeUnprepareResourcesRequest, NodeUnprepareResourcesResponse,
-};
-use carve_kubelet_api::registration::{
-    DRA_PLUGIN, InfoRequest, PluginInfo, Registration, RegistrationServer, RegistrationStatus,
-    RegistrationStatusResponse,
-};
-use carve_kubelet_api::serve::Socket;
+use carve_dra_driver::{Registered, SocketPlaces, serve};
+use carve_kubelet_api::dra::{Claim, Device};
+use carve_kubelet_api::dra_health::{DeviceHealth, DeviceIdentifier, HealthStatus};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
-use tonic::transport::Server;
-use tonic::{Request, Response, Status, async_trait};
+use tokio::sync::watch;
 
 const KUBELET: &str = "/var/lib/kubelet";
 const SPECS: &str = "/var/run/cdi";
@@ -29,23 +25,62 @@ const SPECS: &str = "/var/run/cdi";
 async fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let (Some(node), Some(name)) = (arguments.next(), arguments.next()) else {
-        anyhow::bail!("usage: trivial_dra_driver NODE DRIVER");
+        anyhow::bail!("usage: trivial_dra_driver NODE DRIVER [INSTANCE]");
     };
     // Whoever started it may be killed, and then nobody else is there to end it.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM))?;
-    let folder = format!("{KUBELET}/plugins/{name}");
-    for folder in [&folder, SPECS] {
-        fs::create_dir_all(folder).with_context(|| format!("can not create {folder}"))?;
-    }
-    let driver = Driver { name };
-    // Kubelet dials the second as soon as it has read of it on the first.
-    let service = Socket::bind(driver.endpoint())?;
-    let registration = Socket::bind(format!("{KUBELET}/plugins_registry/{}-reg.sock", driver.name))?;
-    eprintln!("{} serves {node}", driver.name);
-    let routes = Server::builder().add_service(DRAPluginServer::new(driver.clone()));
-    let registration_routes = Server::builder().add_service(RegistrationServer::new(driver));
-    tokio::try_join!(service.serve(routes, stopped()), registration.serve(registration_routes, stopped()),)?;
+    fs::create_dir_all(SPECS).with_context(|| format!("can not create {SPECS}"))?;
+    eprintln!("{name} serves {node} as process {}", std::process::id());
+    let places = SocketPlaces::below(Path::new(KUBELET), &name, arguments.next());
+    let (registered, mut told) = watch::channel(Registered::No);
+    tokio::spawn(async move {
+        while told.changed().await.is_ok() {
+            match &*told.borrow_and_update() {
+                Registered::No => eprintln!("not registered any more"),
+                Registered::Yes => eprintln!("registered"),
+                Registered::Refused(error) => eprintln!("not registered: {error}"),
+            }
+        }
+    });
+    let (health, devices) = watch::channel(Vec::new());
+    tokio::spawn(look_after(format!("/run/{name}.health"), node, health));
+    serve(places, Arc::new(Driver { name }), devices, registered, stopped()).await?;
+    eprintln!("ended");
     Ok(())
+}
+
+/// Reads how the devices are, again and again.
+async fn look_after(path: String, node: String, health: watch::Sender<Vec<DeviceHealth>>) {
+    loop {
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let of_line = |line: &str| {
+            let mut words = line.splitn(3, ' ');
+            let device_name = words.next()?.to_owned();
+            let health = match words.next()? {
+                "healthy" => HealthStatus::Healthy,
+                "unhealthy" => HealthStatus::Unhealthy,
+                _ => HealthStatus::Unknown,
+            };
+            Some(DeviceHealth {
+                device: Some(DeviceIdentifier { pool_name: node.clone(), device_name }),
+                health: health.into(),
+                last_updated_time: i64::try_from(now).unwrap_or_default(),
+                health_check_timeout_seconds: 0,
+                message: words.next().unwrap_or_default().to_owned(),
+            })
+        };
+        let devices: Vec<DeviceHealth> = text.lines().filter_map(of_line).collect();
+        health.send_if_modified(|known| {
+            let same = |(a, b): (&DeviceHealth, &DeviceHealth)| {
+                (&a.device, a.health, &a.message) == (&b.device, b.health, &b.message)
+            };
+            let news = known.len() != devices.len() || !known.iter().zip(&devices).all(same);
+            *known = devices;
+            news
+        });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 /// Done when somebody wants the driver to end.
@@ -56,22 +91,18 @@ async fn stopped() {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Driver {
     name: String,
 }
 
 impl Driver {
-    fn endpoint(&self) -> String {
-        format!("{KUBELET}/plugins/{}/dra.sock", self.name)
-    }
-
     /// Where the container runtime reads about a claim.
     fn spec(&self, uid: &str) -> PathBuf {
         PathBuf::from(format!("{SPECS}/{}-{uid}.json", self.name))
     }
 
-    async fn prepare(&self, claim: &Claim) -> Result<Vec<Device>> {
+    async fn prepare_one(&self, claim: &Claim) -> Result<Vec<Device>> {
         let object = claim_object(claim).await?;
         let kind = format!("{}/claim", self.name);
         let results = object["status"]["allocation"]["devices"]["results"].as_array();
@@ -117,7 +148,7 @@ impl Driver {
         Ok(devices)
     }
 
-    fn unprepare(&self, claim: &Claim) -> Result<()> {
+    fn unprepare_one(&self, claim: &Claim) -> Result<()> {
         let path = self.spec(&claim.uid);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -153,56 +184,21 @@ fn log<T>(verb: &str, claim: &Claim, outcome: Result<T>) -> Result<T, String> {
     })
 }
 
-#[async_trait]
-impl Registration for Driver {
-    async fn get_info(&self, _: Request<InfoRequest>) -> Result<Response<PluginInfo>, Status> {
-        eprintln!("kubelet asks who this is");
-        Ok(Response::new(PluginInfo {
-            r#type: DRA_PLUGIN.to_owned(),
-            name: self.name.clone(),
-            endpoint: self.endpoint(),
-            supported_versions: vec![dra::VERSION.to_owned()],
-        }))
+impl carve_dra_driver::Driver for Driver {
+    async fn prepare(&self, claims: Vec<Claim>) -> BTreeMap<String, Result<Vec<Device>, String>> {
+        let mut outcomes = BTreeMap::new();
+        for claim in claims {
+            let outcome = log("prepare", &claim, self.prepare_one(&claim).await);
+            outcomes.insert(claim.uid, outcome);
+        }
+        outcomes
     }
 
-    async fn notify_registration_status(
-        &self,
-        status: Request<RegistrationStatus>,
-    ) -> Result<Response<RegistrationStatusResponse>, Status> {
-        match status.into_inner() {
-            RegistrationStatus { plugin_registered: true, .. } => eprintln!("registered"),
-            RegistrationStatus { error, .. } => eprintln!("not registered: {error}"),
-        }
-        Ok(Response::new(RegistrationStatusResponse {}))
-    }
-}
-
-#[async_trait]
-impl DRAPlugin for Driver {
-    async fn node_prepare_resources(
-        &self,
-        request: Request<NodePrepareResourcesRequest>,
-    ) -> Result<Response<NodePrepareResourcesResponse>, Status> {
-        let mut answer = NodePrepareResourcesResponse::default();
-        for claim in request.into_inner().claims {
-            let one = match log("prepare", &claim, self.prepare(&claim).await) {
-                Ok(devices) => NodePrepareResourceResponse { devices, error: String::new() },
-                Err(error) => NodePrepareResourceResponse { devices: Vec::new(), error },
-            };
-            answer.claims.insert(claim.uid, one);
-        }
-        Ok(Response::new(answer))
-    }
-
-    async fn node_unprepare_resources(
-        &self,
-        request: Request<NodeUnprepareResourcesRequest>,
-    ) -> Result<Response<NodeUnprepareResourcesResponse>, Status> {
-        let mut answer = NodeUnprepareResourcesResponse::default();
-        for claim in request.into_inner().claims {
-            let error = log("unprepare", &claim, self.unprepare(&claim)).err().unwrap_or_default();
-            answer.claims.insert(claim.uid, NodeUnprepareResourceResponse { error });
-        }
-        Ok(Response::new(answer))
+    async fn unprepare(&self, claims: Vec<Claim>) -> BTreeMap<String, Result<(), String>> {
+        let one = |claim: Claim| {
+            let outcome = log("unprepare", &claim, self.unprepare_one(&claim));
+            (claim.uid, outcome)
+        };
+        claims.into_iter().map(one).collect()
     }
 }

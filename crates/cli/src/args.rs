@@ -3,6 +3,7 @@
 use crate::agent::args::AgentArgs;
 use crate::plan::args::PlanArgs as FleetPlanArgs;
 use crate::simulate::args::SimulateArgs;
+use carve_gpu_model::ProfileName;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -42,6 +43,9 @@ pub(crate) enum Verb {
     Plan(FleetPlanArgs),
     /// Check configuration files of the device plugin and of mig-parted
     Validate(ValidateArgs),
+    /// Print what dynamic resource allocation needs beside the agent
+    #[command(subcommand)]
+    Dra(DraVerb),
     /// Run on a GPU node: offer devices to kubelet, label, cut by MIG, share by MPS, watch health
     Agent(Box<AgentArgs>),
     /// Let the claims of a trace arrive at a simulated fleet, and compare how policies place them
@@ -52,6 +56,22 @@ pub(crate) enum Verb {
     /// Called by the agent to see what a CUDA program sees
     #[command(hide = true)]
     CudaProbe(PassedOn),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DraVerb {
+    /// Print the DeviceClasses that claims name, for kubectl apply -f -
+    Classes(ClassesArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ClassesArgs {
+    /// Name of the driver whose devices the classes have, as the agent was given it
+    #[arg(long, value_name = "NAME", default_value = "gpu.carve.dev")]
+    pub(crate) driver_name: String,
+    /// Also a class for this MIG profile, which serves pods that ask for nvidia.com/mig-PROFILE; several times for several
+    #[arg(long, value_name = "PROFILE")]
+    pub(crate) mig: Vec<ProfileName>,
 }
 
 /// Arguments that another library reads.

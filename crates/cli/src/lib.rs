@@ -5,6 +5,7 @@
 mod agent;
 mod args;
 mod called;
+mod dra;
 mod failure;
 mod gpus;
 mod input;
@@ -46,6 +47,7 @@ fn answer(cli: &Cli) -> Outcome {
         Verb::Mig(verb) => mig::mig(&cli.machine, verb),
         Verb::Plan(args) => plan::answer(args),
         Verb::Validate(args) => validate::validate(args),
+        Verb::Dra(verb) => dra::dra(verb),
         Verb::Agent(args) => agent::agent(&cli.machine, args),
         Verb::Simulate(args) => simulate::simulate(args),
         Verb::CdiHook(passed) => called::cdi_hook(&passed.words),

@@ -144,7 +144,7 @@ fn device_status(device: &ClaimDeviceStatus, told: &[api::AllocatedDeviceStatus]
             "type": READY,
             "status": status,
             "reason": if device.ready { "Prepared" } else { "NotPrepared" },
-            // The API server refuses longer ones.
+            // For people; the API server would take more, and refuse a claim's status as a whole where it is too much.
             "message": device.message.chars().take(1024).collect::<String>(),
             "lastTransitionTime": since.unwrap_or_else(|| json!(seconds(now))),
         }],

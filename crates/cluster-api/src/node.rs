@@ -116,7 +116,7 @@ impl NodeApi {
         &self.node
     }
 
-    pub(crate) fn client(&self) -> Client {
+    pub fn client(&self) -> Client {
         self.client.clone()
     }
 

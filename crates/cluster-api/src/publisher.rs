@@ -20,10 +20,15 @@ use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::runtime::watcher::{self, Event};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Mutex, watch};
 
 /// How often a publication is tried anew when others write the same slices meanwhile.
 const ATTEMPTS: usize = 5;
+
+/// How long the watch looks away after it has told of a change. Two agents of one node that want different slices, as while one replaces
+/// the other, would otherwise write as fast as they can.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What a reconciliation came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,9 +117,10 @@ impl SlicePublisher {
         report.generation = todo.generation;
         for name in &todo.delete {
             self.delete(name, found.get(name.as_str()).copied()).await?;
-            kept.slices.remove(name);
             report.deleted += 1;
         }
+        // Also what somebody else deleted before we could: it is not missed.
+        kept.slices.retain(|name, _| wanted.iter().any(|slice| self.owner.name_of(slice.index) == *name));
         // Slices of an earlier process are known from here on, so that a change of theirs is seen.
         for (index, object) in objects.iter().enumerate().filter(|(index, _)| !todo.write.contains(index)) {
             if let Some(there) = found.get(self.owner.name_of(index).as_str()) {
@@ -165,7 +171,8 @@ impl SlicePublisher {
         }
     }
 
-    /// Tells whenever somebody else changed, deleted or added slices of this driver on the node. What the number is says nothing.
+    /// Tells whenever somebody else changed, deleted or added slices of this driver on the node: the first change at once, those that
+    /// follow about once a second. What the number is says nothing.
     ///
     /// The watch ends when the receiver is dropped.
     pub fn changes(&self) -> watch::Receiver<u64> {
@@ -196,12 +203,13 @@ impl SlicePublisher {
                     Some(Err(error)) => {
                         // The watcher begins anew by itself; without a pause it would do so as fast as it can.
                         tracing::debug!(%error, "the watch of slices was interrupted");
-                        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+                        tokio::time::sleep(Duration::from_millis(500)).await;
                         false
                     }
                 };
                 if foreign {
                     changed.send_modify(|number| *number += 1);
+                    tokio::time::sleep(PAUSE).await;
                 }
             }
         });

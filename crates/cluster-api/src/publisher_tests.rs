@@ -133,6 +133,19 @@ async fn slices_that_nobody_here_wrote_go() {
 }
 
 #[tokio::test]
+async fn what_is_no_longer_wanted_is_not_missed_when_somebody_deletes_it_first() {
+    let server = FakeServer::default();
+    let mut publisher = publisher(&server);
+    publisher.reconcile(&offer(2, Mode::Exclusive, &[])).await.unwrap();
+    server.state().slices.remove(&name(1));
+    let report = publisher.reconcile(&offer(1, Mode::Exclusive, &[])).await.unwrap();
+    assert_eq!((report.deleted, report.written, report.generation), (0, 1, 2));
+    let kept = publisher.kept.lock().await;
+    let version = kept.slices[&name(0)].version;
+    assert!(!kept.is_foreign_list(&BTreeMap::from([(name(0), version)])));
+}
+
+#[tokio::test]
 async fn somebody_who_writes_at_the_same_time_is_looked_at_again() {
     for deletes in [false, true] {
         let server = FakeServer::default();

@@ -61,6 +61,29 @@ impl Limits {
         Ok(limits)
     }
 
+    /// The same, lowered by what a client's own variables say: `0=20480M` or `GPU-…=3G` of memory, of which the first device's counts
+    /// here, and a percentage. What makes no sense is passed over, as the real client does.
+    pub(crate) fn lowered(mut self, memory: Option<&str>, percentage: Option<&str>) -> Self {
+        let mebibytes = |text: &str| {
+            let (_, amount) = text.split(',').next()?.split_once('=')?;
+            let (digits, unit) = amount.split_at_checked(amount.len().checked_sub(1)?)?;
+            let number: u64 = digits.parse().ok()?;
+            match unit {
+                "M" => Some(number),
+                "G" => number.checked_mul(1024),
+                _ => None,
+            }
+        };
+        if let Some(own) = memory.and_then(mebibytes) {
+            self.pinned_mib = Some(self.pinned_mib.map_or(own, |told| told.min(own)));
+        }
+        let own = percentage.and_then(|text| text.trim().parse().ok()).filter(|own| (1..=100).contains(own));
+        if let Some(own) = own {
+            self.percentage = Some(self.percentage.map_or(own, |told: u32| told.min(own)));
+        }
+        self
+    }
+
     /// How many multiprocessors of a device the client may use: its share, rounded down to whole pairs.
     pub(crate) fn multiprocessors(&self, all: u32) -> u32 {
         match self.percentage {
@@ -82,6 +105,22 @@ mod tests {
         for wrong in ["percentage=0", "percentage=101", "pinned_mib=-1", "pinned_mib", "memory=1"] {
             assert_eq!(Limits::parse(&format!("pinned_mib=1\n{wrong}")), Err(wrong.to_owned()));
         }
+    }
+
+    #[test]
+    fn a_client_lowers_its_own_limits_and_never_raises_them() {
+        let daemon = Limits { pinned_mib: Some(4096), percentage: Some(50) };
+        let lowered = |memory, percentage| {
+            let limits = daemon.lowered(memory, percentage);
+            (limits.pinned_mib, limits.percentage)
+        };
+        assert_eq!(lowered(Some("0=3G"), Some("25")), (Some(3072), Some(25)));
+        assert_eq!(lowered(Some("GPU-1=100M,GPU-2=1M"), None), (Some(100), Some(50)));
+        assert_eq!(lowered(Some("0=8G"), Some("80")), (Some(4096), Some(50)));
+        for nonsense in ["", "0", "0=", "0=M", "0=5", "0=é"] {
+            assert_eq!(lowered(Some(nonsense), Some("0")), (Some(4096), Some(50)), "{nonsense}");
+        }
+        assert_eq!(Limits::default().lowered(Some("0=3G"), None).pinned_mib, Some(3072));
     }
 
     #[test]

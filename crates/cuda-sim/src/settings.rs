@@ -16,6 +16,8 @@ use thiserror::Error;
 const FAULT: &str = "CARVE_SIM_CUDA_FAULT";
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 const MPS_PIPE: &str = "CUDA_MPS_PIPE_DIRECTORY";
+const MPS_MEMORY: &str = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT";
+const MPS_THREADS: &str = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE";
 
 /// What goes wrong on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +64,10 @@ pub(crate) fn from_environment() -> Result<Session, SettingsError> {
     };
     let fault = filled(FAULT)?.map(|text| fault(&text)).transpose()?;
     let limits = match filled(MPS_PIPE)? {
-        Some(folder) => Limits::read(Path::new(&folder)).map_err(SettingsError::Limits)?,
+        Some(folder) => {
+            let told = Limits::read(Path::new(&folder)).map_err(SettingsError::Limits)?;
+            told.lowered(filled(MPS_MEMORY)?.as_deref(), filled(MPS_THREADS)?.as_deref())
+        }
         None => Limits::default(),
     };
     let nodes = DeviceNodes::from_environment()?;

@@ -74,11 +74,11 @@ pub fn classes(driver: &str, profiles: &[ProfileName]) -> Result<Vec<DeviceClass
     Ok(classes)
 }
 
-/// Devices of a driver whose attributes say this.
+/// Devices of a driver whose attributes say this; a line for each, for people.
 fn selector(driver: &str, asked: &[(&str, &str)]) -> String {
     let attributes = asked.iter().map(|(name, value)| {
         let attribute = format!("device.attributes['{driver}'].{name}");
-        format!(" && has({attribute}) && {attribute} == '{value}'")
+        format!("\n&& has({attribute}) && {attribute} == '{value}'")
     });
     format!("device.driver == '{driver}'{}", attributes.collect::<String>())
 }
@@ -134,8 +134,8 @@ mod tests {
         );
         assert_eq!(
             classes[6].selector,
-            "device.driver == 'gpu.carve.dev' \
-             && has(device.attributes['gpu.carve.dev'].type) && device.attributes['gpu.carve.dev'].type == 'mig' \
+            "device.driver == 'gpu.carve.dev'\n\
+             && has(device.attributes['gpu.carve.dev'].type) && device.attributes['gpu.carve.dev'].type == 'mig'\n\
              && has(device.attributes['gpu.carve.dev'].profile) && device.attributes['gpu.carve.dev'].profile == '1g.10gb'"
         );
     }

@@ -342,7 +342,7 @@ pub fn excludes(one: (&DeviceName, Option<&str>), other: (&DeviceName, Option<&s
         return false;
     }
     if one == other {
-        return one.sharing.is_none() || share.is_none() || share == other_share;
+        return one.sharing.is_none() || share.is_none() || other_share.is_none() || share == other_share;
     }
     match (&one.mig, &other.mig) {
         // Whether two places overlap is known to the GPU, which refuses the second.

@@ -10,10 +10,12 @@ use crate::driver_links::DriverLinks;
 use crate::holders::holders;
 use crate::machine::{Machine, OpenHost};
 use crate::mps::cuda_probe;
-use crate::options::{AgentOptions, ConfigSource};
+use crate::options::{AgentOptions, ConfigSource, Job};
 use crate::rivals::{all_parts, rivals};
 use carve_cluster_api::NodeApi;
 use carve_formats::DevicePluginConfig;
+use carve_kubelet_api::dial::dial;
+use carve_kubelet_api::registration::{InfoRequest, RegistrationClient};
 use carve_slicing::{NodeGpus, PartId, Settings};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -209,7 +211,9 @@ pub(crate) async fn prove(options: &AgentOptions, machine: Result<Machine, Strin
     if let Some(node) = node {
         steps.push(Step { name: "cdi", verdict: cdi(options, &node, basis) });
         if !failed(&steps) {
-            steps.push(Step { name: "plugin", verdict: plugin(options, &node).await });
+            let claims = options.jobs.contains(&Job::Claims);
+            let verdict = if claims { serves_claims(options).await } else { plugin(options, &node).await };
+            steps.push(Step { name: "plugin", verdict });
         }
         if !failed(&steps) {
             steps.push(Step { name: "cuda", verdict: cuda(options, &node, &basis.settings).await });
@@ -255,8 +259,39 @@ async fn plugin(options: &AgentOptions, node: &NodeGpus) -> Verdict {
     }
 }
 
+/// Whether a driver shows up where kubelet looks for those that serve claims.
+async fn serves_claims(options: &AgentOptions) -> Verdict {
+    let (folder, driver) = (&options.dra.registry, &options.dra.driver_name);
+    let give_up = tokio::time::Instant::now() + REGISTRATION;
+    loop {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        for socket in entries.map(|entry| entry.path()) {
+            let Ok(channel) = dial(&socket).await else { continue };
+            let told = RegistrationClient::new(channel).get_info(InfoRequest {}).await;
+            if told.is_ok_and(|told| told.into_inner().name == *driver) {
+                let name = socket.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                return Verdict::Passed(format!("{name} serves claims for {driver}"));
+            }
+        }
+        if tokio::time::Instant::now() > give_up {
+            let folder = folder.display();
+            return Verdict::Failed(format!(
+                "no driver in {folder} serves claims for {driver}; is the agent running?"
+            ));
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
 /// Adds two vectors on the first part that nobody holds.
 async fn cuda(options: &AgentOptions, node: &NodeGpus, settings: &Settings) -> Verdict {
+    let records = fs::read_dir(options.state_dir.join("dra/claims")).into_iter().flatten().flatten();
+    let any = records.into_iter().any(|entry| entry.path().extension().is_some_and(|kind| kind == "json"));
+    if options.jobs.contains(&Job::Claims) && any {
+        return Verdict::Skipped(
+            "claims hold GPUs of this node, and what is theirs is left alone".to_owned(),
+        );
+    }
     let links = DriverLinks::new(options);
     let Some(mut probe) = cuda_probe(&links, &settings.driver_root, &node.driver.version) else {
         return Verdict::Skipped("no CUDA library is here".to_owned());

@@ -122,6 +122,7 @@ impl DraDoor {
             files,
             healthy,
             state,
+            only_whole: false,
             told: Default::default(),
             tables: BTreeMap::new(),
         };

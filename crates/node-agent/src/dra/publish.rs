@@ -13,13 +13,35 @@ use carve_kubelet_api::dra_health::DeviceHealth;
 use carve_slicing::Settings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// Slices are looked at again after this without any news.
 const AGAIN: Duration = Duration::from_secs(30);
 /// After a failure sooner.
 const SOON: Duration = Duration::from_secs(2);
+
+/// How long to leave slices to somebody else who insists on them; an update is over by then.
+const DISPUTED: Duration = Duration::from_secs(60);
+
+/// Changes by others, lately.
+#[derive(Debug, Default)]
+struct Disputes(Vec<Instant>);
+
+impl Disputes {
+    /// Another one; tells whether it is time to let the others have their way for a while. Kubelet deletes every slice when it starts,
+    /// one by one, which is no dispute.
+    fn one_more(&mut self, now: Instant) -> bool {
+        const MANY: usize = 20;
+        self.0.retain(|when| now.duration_since(*when) < DISPUTED);
+        self.0.push(now);
+        let many = self.0.len() >= MANY;
+        if many {
+            self.0.clear();
+        }
+        many
+    }
+}
 
 /// The task.
 pub(crate) struct Publish {
@@ -34,6 +56,8 @@ pub(crate) struct Publish {
     pub(crate) files: watch::Sender<NodeFiles>,
     pub(crate) healthy: watch::Sender<Vec<DeviceHealth>>,
     pub(crate) state: watch::Sender<Result<(), String>>,
+    /// Whether the API server keeps too little for more than whole GPUs.
+    pub(crate) only_whole: bool,
     /// What was told, so that it is told once.
     pub(crate) told: BTreeSet<String>,
     pub(crate) tables: BTreeMap<GpuUuid, Option<ProfileTable>>,
@@ -45,6 +69,7 @@ impl Publish {
         let mut publisher = SlicePublisher::new(&self.api, self.driver.clone());
         let mut changes = publisher.changes();
         let mut version = String::new();
+        let mut disputes = Disputes::default();
         loop {
             let news = heard.borrow_and_update().clone();
             if version != news.node.driver.version || self.files.borrow().hook.is_none() {
@@ -72,7 +97,20 @@ impl Publish {
             });
             tokio::select! {
                 changed = heard.changed() => if changed.is_err() { return },
-                changed = changes.changed() => if changed.is_err() { tokio::time::sleep(wait).await },
+                changed = changes.changed() => {
+                    if changed.is_err() {
+                        tokio::time::sleep(wait).await;
+                    } else if disputes.one_more(Instant::now()) {
+                        self.tell(
+                            Tone::Warning,
+                            "SlicesDisputed",
+                            "somebody else writes this node's slices again and again, as two agents of different \
+                             versions do during an update; this one waits a minute each time"
+                                .to_owned(),
+                        );
+                        tokio::time::sleep(DISPUTED).await;
+                    }
+                }
                 () = tokio::time::sleep(wait) => {}
             }
         }
@@ -105,9 +143,9 @@ impl Publish {
             self.tell(Tone::Warning, "FieldsDropped", dropped.to_string());
         }
         if report.withheld {
-            return Err(
-                "the API server does not keep what would keep devices apart, so none is offered".to_owned()
-            );
+            let was = std::mem::replace(&mut self.only_whole, true);
+            let what = if was { "none is offered" } else { "GPUs are offered whole only" };
+            return Err(format!("the API server does not keep what would keep devices apart, so {what}"));
         }
         Ok(())
     }
@@ -115,7 +153,8 @@ impl Publish {
     /// The ways that this cluster's scheduler can keep apart.
     async fn ways(&mut self) -> Result<Ways, String> {
         let server = self.api.server_version().await.map_err(|error| error.to_string())?;
-        let choice = ways_for(server, self.mode).map_err(|error| error.to_string())?;
+        let mode = if self.only_whole { Mode::Exclusive } else { self.mode };
+        let choice = ways_for(server, mode).map_err(|error| error.to_string())?;
         if let Some(remark) = choice.remark {
             self.tell(Tone::Warning, "ModeLimited", remark);
         }
