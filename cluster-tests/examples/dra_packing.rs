@@ -1,7 +1,7 @@
-//! How many large MIG claims find no room, in our order of devices and in NVIDIA's: `cargo xtask lab dra-packing [SEED…]` runs this.
+//! How many large MIG claims find no room, in several orders of devices: `cargo xtask lab dra-packing [SEED…]` runs this.
 //!
 //! Claims arrive and leave one after the other on four nodes of eight GPUs; the lab's own scheduler decides about each before the next
-//! arrives. The same sequence is played twice, and only the order in which the devices of a GPU are listed differs. A ledger beside the
+//! arrives. The same sequence is played to each order, and only the order in which devices are listed differs. A ledger beside the
 //! scheduler knows what is free: a claim counts as refused only when nothing was.
 //!
 //! Two sequences tell little, so more are played to the ledger alone, which gives each claim the first device that fits on the node with
@@ -38,6 +38,13 @@ const FILLING: usize = 150;
 /// Sequences that are played to the ledger alone.
 const MODEL_SEEDS: u64 = 30;
 
+/// The orders, and what they are called.
+const ORDERS: [(&str, DeviceOrder); 3] = [
+    ("by name", DeviceOrder::Name),
+    ("carve's order", DeviceOrder::Packing),
+    ("from both ends", DeviceOrder::BothEnds),
+];
+
 fn node_name(number: usize) -> String {
     format!("packing-{number}")
 }
@@ -54,7 +61,7 @@ fn main() {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["inside", seed, order] => {
-            let order = if *order == "name" { DeviceOrder::Name } else { DeviceOrder::Packing };
+            let (_, order) = ORDERS.into_iter().find(|(name, _)| name == order).expect("an order");
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             let told = runtime.block_on(play(seed.parse().expect("a seed"), order));
@@ -73,7 +80,7 @@ fn outside(seeds: &[u64]) {
     let names: Vec<String> = (0..NODES).map(node_name).collect();
     let _nodes = HollowNodes::new(&cluster, SUITE, &names);
     for seed in seeds {
-        let told = [("name", DeviceOrder::Name), ("packing", DeviceOrder::Packing)].map(|(word, order)| {
+        let told = ORDERS.map(|(word, order)| {
             let offered = Offered::new(&cluster, DRIVER);
             let layout = offer(order);
             let slices = names.iter().flat_map(|node| slice_objects(DRIVER, node, &layout));
@@ -98,33 +105,26 @@ fn inside(seed: u64, order: &str) -> Value {
     serde_json::from_slice(&output.stdout).expect("what it tells")
 }
 
-fn print(seed: u64, told: &[Value; 2]) {
-    let [by_name, ours] = told;
+fn print(seed: u64, told: &[Value]) {
     println!(
         "\nSeed {seed}: {ARRIVALS} claims on {NODES} nodes of {MACHINE}, the first {FILLING} not counted\n"
     );
     let number = |side: &Value, what: &str, profile: &str| side[what][profile].as_u64().unwrap_or(0);
     print_rows(|profile| {
-        [
-            number(ours, "asked", profile),
-            number(by_name, "refused", profile),
-            number(ours, "refused", profile),
-        ]
+        let asked = told.first().map_or(0, |side| number(side, "asked", profile));
+        (asked, told.iter().map(|side| number(side, "refused", profile)).collect())
     });
-    let both = |what: &str| [by_name, ours].map(|side| side[what].as_f64().unwrap_or(0.0));
-    let [full_by_name, full_ours] = both("fullness").map(|part| part * 100.0);
-    println!(
-        "\nCompute slices taken on average: {full_by_name:.1} % by name, {full_ours:.1} % in carve's order"
-    );
-    let [mean_by_name, mean_ours] = both("decision_ms");
-    println!("Time to a decision on average: {mean_by_name:.0} ms and {mean_ours:.0} ms");
-    let [again_by_name, again_ours] = both("again");
-    println!("Refused before the scheduler knew who had left, then served: {again_by_name} and {again_ours}");
+    let each = |what: &str, times: f64| {
+        told.iter().map(move |side| side[what].as_f64().unwrap_or(0.0) * times).collect::<Vec<f64>>()
+    };
+    print_figures("compute slices taken, percent", &each("fullness", 100.0));
+    print_figures("ms until a decision", &each("decision_ms", 1.0));
+    print_figures("refused before the scheduler knew who had left, then served", &each("again", 1.0));
 }
 
 /// The same for many seeds, without the scheduler.
 fn print_model() {
-    let [by_name, ours] = [DeviceOrder::Name, DeviceOrder::Packing].map(|order| {
+    let sides = ORDERS.map(|(_, order)| {
         let layout = offer(order);
         let play = |seed| play_model(&layout, NODES, &arrivals(seed, ARRIVALS, STAYS), FILLING);
         (1..=MODEL_SEEDS).map(play).collect::<Vec<Tally>>()
@@ -134,31 +134,38 @@ fn print_model() {
         side.iter().map(|tally| of(tally).get(profile).copied().unwrap_or(0)).sum::<u64>()
     };
     print_rows(|profile| {
-        let asked = sum(&ours, |tally| &tally.asked, profile);
-        [asked, sum(&by_name, |tally| &tally.refused, profile), sum(&ours, |tally| &tally.refused, profile)]
+        let refused = sides.iter().map(|side| sum(side, |tally| &tally.refused, profile)).collect();
+        (sum(&sides[0], |tally| &tally.asked, profile), refused)
     });
     let full =
-        |side: &[Tally]| side.iter().map(Tally::mean_fullness).sum::<f64>() / side.len() as f64 * 100.0;
-    println!(
-        "\nCompute slices taken on average: {:.1} % by name, {:.1} % in carve's order",
-        full(&by_name),
-        full(&ours)
-    );
+        |side: &Vec<Tally>| side.iter().map(Tally::mean_fullness).sum::<f64>() / side.len() as f64 * 100.0;
+    print_figures("compute slices taken, percent", &sides.iter().map(full).collect::<Vec<f64>>());
 }
 
-/// A table with a row for each profile: asked, refused by name, refused in our order.
-fn print_rows(row: impl Fn(&str) -> [u64; 3]) {
-    println!("| profile | asked | refused, devices by name | refused, carve's order |");
-    println!("|---|---|---|---|");
-    let mut large = [0; 3];
+/// A table with a row for each profile: how many were asked for, and how many were refused in each order.
+fn print_rows(row: impl Fn(&str) -> (u64, Vec<u64>)) {
+    println!("| profile | asked | {} |", ORDERS.map(|(name, _)| format!("refused, {name}")).join(" | "));
+    println!("|---|---|{}", "---|".repeat(ORDERS.len()));
+    let mut large = (0, vec![0; ORDERS.len()]);
+    let print = |name: &str, asked: u64, refused: &[u64]| {
+        let refused: Vec<String> = refused.iter().map(u64::to_string).collect();
+        println!("| {name} | {asked} | {} |", refused.join(" | "));
+    };
     for profile in profiles() {
-        let row = row(profile);
-        println!("| {profile} | {} | {} | {} |", row[0], row[1], row[2]);
+        let (asked, refused) = row(profile);
+        print(profile, asked, &refused);
         if !["1g.10gb", "2g.20gb"].contains(&profile) {
-            large.iter_mut().zip(row).for_each(|(sum, number)| *sum += number);
+            large.0 += asked;
+            large.1.iter_mut().zip(refused).for_each(|(sum, number)| *sum += number);
         }
     }
-    println!("| 3g and larger | {} | {} | {} |", large[0], large[1], large[2]);
+    print("3g and larger", large.0, &large.1);
+}
+
+/// One more row, of figures.
+fn print_figures(what: &str, figures: &[f64]) {
+    let figures: Vec<String> = figures.iter().map(|figure| format!("{figure:.1}")).collect();
+    println!("| {what} | | {} |", figures.join(" | "));
 }
 
 struct Inside {

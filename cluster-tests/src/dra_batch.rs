@@ -1,7 +1,7 @@
 //! Many sets of claims and pods put to the scheduler at once, each in a namespace and on a node of its own, so that none is in the way
 //! of another.
 
-use crate::dra_claims::{given_device, why_waiting};
+use crate::dra_claims::{documents, given_device, why_waiting};
 use crate::{Cluster, DeviceOrder, HollowNodes, Offered, PATIENCE, machine_layout, slice_objects};
 use carve_dra::Ways;
 use serde_json::{Value, json};
@@ -14,6 +14,8 @@ pub struct Unit {
     pub name: String,
     /// The simulated machine of its node.
     pub machine: String,
+    /// In which ways its GPUs are offered.
+    pub ways: Ways,
     /// Claims, templates, and whatever makes pods.
     pub objects: Vec<Value>,
     /// Classes it brings.
@@ -30,6 +32,7 @@ impl Unit {
         Unit {
             name: name.to_owned(),
             machine: machine.to_owned(),
+            ways: Ways::default(),
             objects: Vec::new(),
             classes: Vec::new(),
             labels: json!({}),
@@ -37,7 +40,7 @@ impl Unit {
         }
     }
 
-    /// Takes an object of a manifest. Its pods are put on the node of this set, with an image that is there.
+    /// Takes an object of a manifest. Its pods get an image that is there, and will be put on the node of this set.
     pub fn take(&mut self, mut object: Value, image: &str) {
         let kind = object["kind"].as_str().unwrap_or_default().to_owned();
         match kind.as_str() {
@@ -54,28 +57,34 @@ impl Unit {
             "ResourceClaim" | "ResourceClaimTemplate" => {}
             "Pod" => {
                 self.pods += 1;
-                self.place(&mut object["spec"], image);
+                images(&mut object["spec"], image);
             }
             "Deployment" | "Job" => {
                 let count = if kind == "Job" { "parallelism" } else { "replicas" };
                 let number = object["spec"][count].as_u64().unwrap_or(1);
                 self.pods += usize::try_from(number).unwrap_or(usize::MAX);
-                self.place(&mut object["spec"]["template"]["spec"], image);
+                images(&mut object["spec"]["template"]["spec"], image);
             }
             other => panic!("{}: a {other} is not known here", self.name),
         }
-        object["metadata"]["namespace"] = self.name.clone().into();
         self.objects.push(object);
     }
 
-    fn place(&self, spec: &mut Value, image: &str) {
-        HollowNodes::pin(spec, &self.name);
-        for kind in ["initContainers", "containers"] {
-            for container in spec[kind].as_array_mut().into_iter().flatten() {
-                container["image"] = image.into();
-                container["imagePullPolicy"] = "Never".into();
+    /// Takes every object of a manifest.
+    pub fn take_all(&mut self, manifest: &str, image: &str) {
+        documents(manifest).into_iter().for_each(|object| self.take(object, image));
+    }
+
+    /// Its objects in its namespace, its pods on its node.
+    fn placed(&self) -> impl Iterator<Item = Value> {
+        self.objects.iter().cloned().map(|mut object| {
+            object["metadata"]["namespace"] = self.name.clone().into();
+            let path = if object["kind"] == "Pod" { "/spec" } else { "/spec/template/spec" };
+            if let Some(spec) = object.pointer_mut(path) {
+                HollowNodes::pin(spec, &self.name);
             }
-        }
+            object
+        })
     }
 
     /// What the scheduler gives its claims and why its pods wait; nothing before it has decided about all of them.
@@ -126,13 +135,13 @@ impl Batch {
         let nodes = HollowNodes::new(cluster, suite, &names);
         let mut objects = classes.to_vec();
         for unit in &units {
-            let layout = machine_layout(&unit.machine, &Ways::default(), DeviceOrder::Packing);
+            let layout = machine_layout(&unit.machine, &unit.ways, DeviceOrder::Packing);
             let layout = layout.unwrap_or_else(|| panic!("{}: no machine {}", unit.name, unit.machine));
             objects.extend(slice_objects(driver, &unit.name, &layout));
             objects.extend(unit.classes.iter().cloned());
         }
         offered.publish(&objects);
-        let mut all: Vec<Value> = units.iter().flat_map(|unit| unit.objects.iter().cloned()).collect();
+        let mut all: Vec<Value> = units.iter().flat_map(Unit::placed).collect();
         // Claims and templates first, so that no pod waits for one.
         all.sort_by_key(|object| {
             !object["kind"].as_str().is_some_and(|kind| kind.starts_with("ResourceClaim"))
@@ -146,6 +155,16 @@ impl Batch {
         let all = self.cluster.get(&["pods,resourceclaims", "-A"]);
         let answers = self.units.iter().filter_map(|unit| Some((unit.name.clone(), unit.answer(&all)?)));
         answers.collect()
+    }
+}
+
+/// Gives all containers an image that is there.
+fn images(spec: &mut Value, image: &str) {
+    for kind in ["initContainers", "containers"] {
+        for container in spec[kind].as_array_mut().into_iter().flatten() {
+            container["image"] = image.into();
+            container["imagePullPolicy"] = "Never".into();
+        }
     }
 }
 

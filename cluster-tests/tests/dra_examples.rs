@@ -1,13 +1,21 @@
 //! The manifests of `examples/dra`, applied as they are and under the name of NVIDIA's driver: each gets what its own comment says.
 
-use carve_cluster_tests::{Batch, Cluster, PATIENCE, Unit, class_objects, documents};
+use carve_cluster_tests::{
+    Batch, Cluster, DeviceOrder, HollowNodes, Offered, PATIENCE, Unit, class_objects, documents,
+    machine_layout, slice_objects,
+};
+use carve_dra::{Mode, Ways};
 use carve_formats::dra_config::OpaqueConfig;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 /// The machine that the comments speak of.
 const MACHINE: &str = "h100-sxm-80gb:2";
+
+/// Classes are of the whole cluster, and only one of them can stand for `nvidia.com/gpu`.
+static EXTENDED: Mutex<()> = Mutex::new(());
 
 /// Every example by its name, without `.yaml`; a new one is applied without this test being told of it.
 fn examples() -> BTreeMap<String, String> {
@@ -34,19 +42,37 @@ fn under_nvidias_name(text: &str) -> String {
     text.replace(".carve.dev", ".nvidia.com")
 }
 
+/// What else the comment of `first-available` says: what it gets on nodes that offer less.
+fn elsewhere(first_available: &str, image: &str) -> [(Unit, &'static str); 2] {
+    let cases = [
+        ("without-mig", Mode::All, "gpu-0-frac{compute:15,memory:9Gi}"),
+        ("turns-alone", Mode::TimeSlicing, "gpu-0-ts{replicas:1}"),
+    ];
+    cases.map(|(name, mode, gets)| {
+        let mut unit = Unit::new(name, "l40s:1");
+        unit.ways = mode.ways();
+        unit.take_all(first_available, image);
+        (unit, gets)
+    })
+}
+
 fn applied(cluster: &Cluster, driver: &str, rename: impl Fn(&str) -> String) {
     let mut examples = examples();
     let classes = documents(&rename(&examples.remove("classes").expect("the classes")));
     let suite = format!("example-{}", driver.replace('.', "-"));
     let unit = |name: &String, text: &String| {
         let mut unit = Unit::new(&format!("{suite}-{name}"), MACHINE);
-        let image = cluster.probe_image();
-        documents(&rename(text)).into_iter().for_each(|document| unit.take(document, image));
+        unit.take_all(&rename(text), cluster.probe_image());
         unit
     };
-    let units: Vec<Unit> = examples.iter().map(|(name, text)| unit(name, text)).collect();
-    let expected: BTreeMap<String, String> =
+    let mut units: Vec<Unit> = examples.iter().map(|(name, text)| unit(name, text)).collect();
+    let mut expected: BTreeMap<String, String> =
         examples.iter().map(|(name, text)| (format!("{suite}-{name}"), promised(name, text))).collect();
+    for (mut unit, gets) in elsewhere(&rename(&examples["first-available"]), cluster.probe_image()) {
+        unit.name = format!("{suite}-{}", unit.name);
+        expected.insert(unit.name.clone(), gets.to_owned());
+        units.push(unit);
+    }
     let batch = Batch::apply(cluster, &suite, driver, &classes, units);
     let differing = || {
         let told = batch.answers();
@@ -62,6 +88,7 @@ fn applied(cluster: &Cluster, driver: &str, rename: impl Fn(&str) -> String) {
 #[test]
 fn examples_get_what_their_comments_say() {
     let Some(cluster) = Cluster::connect() else { return };
+    let _one_at_a_time = EXTENDED.lock().expect("the other test went well");
     applied(&cluster, "gpu.carve.dev", str::to_owned);
     // One after the other: both make the extended resource nvidia.com/gpu.
     applied(&cluster, "gpu.nvidia.com", under_nvidias_name);
@@ -101,4 +128,46 @@ fn the_classes_are_those_of_the_program() {
     let text = examples().remove("classes").expect("the classes");
     assert_eq!(documents(&text), class_objects("gpu.carve.dev"));
     assert_eq!(documents(&under_nvidias_name(&text)), class_objects("gpu.nvidia.com"));
+}
+
+/// While a cluster moves from the device plugin to claims, some nodes have `nvidia.com/gpu` and some have slices.
+#[test]
+fn old_manifests_land_on_both_kinds_of_nodes() {
+    let Some(cluster) = Cluster::connect() else { return };
+    let _one_at_a_time = EXTENDED.lock().expect("the other test went well");
+    let [old, new] = ["moving-device-plugin", "moving-claims"].map(str::to_owned);
+    let _nodes = HollowNodes::new(&cluster, "moving", &[old.clone(), new.clone()]);
+    // Kubelet goes on listing the resource of a plugin that has gone, with 0.
+    for (node, number) in [(&old, "2"), (&new, "0")] {
+        let amount = json!({"nvidia.com/gpu": number});
+        let change = json!({"status": {"capacity": amount, "allocatable": amount}}).to_string();
+        cluster.kubectl(&["patch", "node", node, "--subresource=status", "--type=merge", "-p", &change]);
+    }
+    let offered = Offered::new(&cluster, "gpu.carve.dev");
+    let layout = machine_layout(MACHINE, &Ways::default(), DeviceOrder::Packing).expect("a machine");
+    offered.publish(&class_objects(offered.driver()));
+    offered.publish(&slice_objects(offered.driver(), &new, &layout));
+    let namespace = cluster.namespace("moving");
+    let example = examples().remove("extended-resource").expect("the example");
+    let mut pod = documents(&example).remove(0);
+    HollowNodes::allow(&mut pod["spec"], "moving");
+    for number in 0..5 {
+        pod["metadata"]["name"] = format!("old-{number}").into();
+        namespace.apply(&pod.to_string());
+    }
+    let placed = || {
+        let pods = namespace.get(&["pods"]);
+        let place = |pod: &Value| {
+            let node = pod["spec"]["nodeName"].as_str().unwrap_or("none").to_owned();
+            (node, !pod["status"]["extendedResourceClaimStatus"].is_null())
+        };
+        let mut places: Vec<(String, bool)> =
+            pods["items"].as_array().into_iter().flatten().map(place).collect();
+        places.sort();
+        places
+    };
+    let expected =
+        [(new.clone(), true), (new, true), (old.clone(), false), (old, false), ("none".to_owned(), false)];
+    let what = "two pods have a claim, two are counted by the device plugin, and one waits";
+    cluster.until_or(what, PATIENCE / 3, || placed() == expected, || format!("{:?}", placed()));
 }
