@@ -8,6 +8,7 @@ use carve_gpu_model::ProfileName;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// GPU slicing for Kubernetes, in one binary.
 #[derive(Debug, Parser)]
@@ -89,6 +90,22 @@ pub(crate) struct GpusArgs {
     /// How to print
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     pub(crate) output: Output,
+    /// Look again and again: a terminal shows the newest, anything else gets every change; Ctrl-C ends it
+    #[arg(short, long)]
+    pub(crate) watch: bool,
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds, requires = "watch")]
+    pub(crate) interval: Duration,
+}
+
+/// Seconds between two looks, such as 0.5.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let number: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
+    if (0.1..=86_400.0).contains(&number) {
+        Ok(Duration::from_secs_f64(number))
+    } else {
+        Err("between 0.1 and 86400 seconds".to_owned())
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

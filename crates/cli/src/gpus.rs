@@ -1,7 +1,10 @@
-//! `carve gpus`: what is here.
+//! `carve gpus`: what is here, and how claims use it.
+
+mod used;
+mod watch;
 
 use crate::args::{GpusArgs, Output};
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::machine::Chosen;
 use crate::print;
 use crate::table::Table;
@@ -9,6 +12,7 @@ use carve_gpu_host::{Driver, GpuHost, HostResult, MemoryUse, MigDevice};
 use carve_gpu_model::{Geometry, Product};
 use carve_mig_manager::{GpuState, inventory};
 use serde::Serialize;
+use used::{UseView, Used};
 
 /// Everything about the machine, as JSON and YAML print it.
 #[derive(Debug, Serialize)]
@@ -49,6 +53,11 @@ struct GpuView {
     processes: usize,
     mig: MigView,
     trouble: Option<String>,
+    /// How it is used, in words; only where there are claims.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    used_as: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claims: Option<Vec<UseView>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -71,18 +80,46 @@ struct DeviceView {
     #[serde(rename = "memoryMiB")]
     memory: u64,
     multiprocessors: u32,
+    /// Claims that have it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    claims: Vec<String>,
 }
 
-/// Lists the GPUs.
+/// The machine at one moment.
+struct Seen {
+    driver: Driver,
+    states: Vec<GpuState>,
+    used: Used,
+}
+
+impl Seen {
+    fn look(chosen: &Chosen) -> Result<Self, Failure> {
+        let host = chosen.host.as_ref();
+        let read = || -> HostResult<(Driver, Vec<GpuState>)> { Ok((host.driver()?, inventory(host)?)) };
+        let (driver, states) = read().map_err(|error| chosen.failure(&error))?;
+        Ok(Seen { driver, states, used: Used::read(&chosen.claims) })
+    }
+
+    /// Whether claims use these GPUs, so that it is worth a column.
+    fn has_claims(&self) -> bool {
+        self.used.any(self.states.iter().map(|state| state.gpu.uuid.0.as_str()))
+    }
+}
+
+/// Lists the GPUs, once or until somebody ends it.
 pub(crate) fn gpus(chosen: &Chosen, args: &GpusArgs) -> Outcome {
-    let host = chosen.host.as_ref();
-    let read = || -> HostResult<(Driver, Vec<GpuState>)> { Ok((host.driver()?, inventory(host)?)) };
-    let (driver, states) = read().map_err(|error| chosen.failure(&error))?;
+    if args.watch {
+        return watch::watch(chosen, args);
+    }
+    let seen = Seen::look(chosen)?;
+    for trouble in &seen.used.troubles {
+        eprintln!("{trouble}");
+    }
     match args.output {
-        Output::Table => print::out(&short(&states)),
-        Output::Wide => print::out(&wide(&driver, host, &states)),
-        Output::Json => print::json(&machine(chosen, driver, &states)),
-        Output::Yaml => print::yaml(&machine(chosen, driver, &states)),
+        Output::Table => print::out(&short(&seen)),
+        Output::Wide => print::out(&wide(chosen.host.as_ref(), &seen)),
+        Output::Json => print::json(&machine(chosen, &seen)),
+        Output::Yaml => print::yaml(&machine(chosen, &seen)),
     }
 }
 
@@ -105,7 +142,8 @@ fn cut(state: &GpuState) -> String {
     }
 }
 
-fn short(states: &[GpuState]) -> String {
+fn short(seen: &Seen) -> String {
+    let states = &seen.states;
     if states.is_empty() {
         return "no GPUs\n".to_owned();
     }
@@ -119,15 +157,19 @@ fn short(states: &[GpuState]) -> String {
             state.processes.len().to_string(),
         ]);
     }
+    if seen.has_claims() {
+        table.column(4, "USED", states.iter().map(|state| seen.used.words(&state.gpu.uuid.0)));
+    }
     table.render()
 }
 
-fn wide(driver: &Driver, host: &dyn GpuHost, states: &[GpuState]) -> String {
+fn wide(host: &dyn GpuHost, seen: &Seen) -> String {
+    let Seen { driver, states, used } = seen;
     let mut table = Table::new([
         "GPU",
         "NAME",
         "MEMORY",
-        "USED",
+        "MEMORY USED",
         "BUSY",
         "MIG",
         "PROCESSES",
@@ -157,24 +199,49 @@ fn wide(driver: &Driver, host: &dyn GpuHost, states: &[GpuState]) -> String {
             gpu.numa_node.map_or("-".to_owned(), |node| node.to_string()),
         ]);
     }
+    if seen.has_claims() {
+        table.column(6, "USED", states.iter().map(|state| used.words(&state.gpu.uuid.0)));
+        table.column(usize::MAX, "CLAIMS", states.iter().map(|state| claims(host, state, used)));
+    }
     let (major, minor) = driver.cuda;
     format!("driver {}, CUDA {major}.{minor}\n{}", driver.version, table.render())
 }
 
-fn machine(chosen: &Chosen, driver: Driver, states: &[GpuState]) -> Machine {
+/// The claims on a GPU, each with the MIG device that it has.
+fn claims(host: &dyn GpuHost, state: &GpuState, used: &Used) -> String {
+    let devices = devices(host, state);
+    let place = |part: &str| {
+        let device = devices.iter().find(|device| device.uuid.0 == part)?;
+        let view = device_view(state, device, Vec::new());
+        Some(format!("{} at {}", view.profile, view.start?))
+    };
+    used.claims(&state.gpu.uuid.0, place)
+}
+
+fn devices(host: &dyn GpuHost, state: &GpuState) -> Vec<MigDevice> {
+    if state.mig_enabled() { host.mig_devices(state.gpu.index).unwrap_or_default() } else { Vec::new() }
+}
+
+fn machine(chosen: &Chosen, seen: &Seen) -> Machine {
+    let driver = &seen.driver;
+    let used = seen.has_claims().then_some(&seen.used);
     Machine {
         simulated: chosen.simulated.clone(),
-        driver: DriverView { cuda: format!("{}.{}", driver.cuda.0, driver.cuda.1), version: driver.version },
-        gpus: states.iter().map(|state| view(chosen.host.as_ref(), state)).collect(),
+        driver: DriverView {
+            cuda: format!("{}.{}", driver.cuda.0, driver.cuda.1),
+            version: driver.version.clone(),
+        },
+        gpus: seen.states.iter().map(|state| view(chosen.host.as_ref(), state, used)).collect(),
     }
 }
 
-fn view(host: &dyn GpuHost, state: &GpuState) -> GpuView {
+fn view(host: &dyn GpuHost, state: &GpuState, used: Option<&Used>) -> GpuView {
     let gpu = &state.gpu;
+    let uuid = gpu.uuid.0.as_str();
+    let claims_of = |device: &MigDevice| used.map(|used| used.of_part(uuid, &device.uuid.0));
     let product = Product::by_pci_id(gpu.pci_id);
     let memory = host.memory(gpu.index).ok();
-    let devices =
-        if state.mig_enabled() { host.mig_devices(gpu.index).unwrap_or_default() } else { Vec::new() };
+    let devices = devices(host, state);
     GpuView {
         index: gpu.index.0,
         uuid: gpu.uuid.0.clone(),
@@ -196,13 +263,18 @@ fn view(host: &dyn GpuHost, state: &GpuState) -> GpuView {
             capable: gpu.mig_capable,
             enabled: state.mig_enabled(),
             pending: state.mode.is_some_and(|mode| mode.pending),
-            devices: devices.iter().map(|device| device_view(state, device)).collect(),
+            devices: devices
+                .iter()
+                .map(|device| device_view(state, device, claims_of(device).unwrap_or_default()))
+                .collect(),
         },
         trouble: state.trouble.as_ref().map(|trouble| trouble.failure.to_string()),
+        used_as: used.map(|used| used.words(uuid)),
+        claims: used.map(|used| used.views(uuid)),
     }
 }
 
-fn device_view(state: &GpuState, device: &MigDevice) -> DeviceView {
+fn device_view(state: &GpuState, device: &MigDevice, claims: Vec<String>) -> DeviceView {
     let instance = state.instances.iter().find(|instance| instance.id == device.gpu_instance);
     let table = state.table.as_ref();
     let profile = instance.zip(table).and_then(|(instance, table)| table.get(instance.placed.profile));
@@ -218,5 +290,6 @@ fn device_view(state: &GpuState, device: &MigDevice) -> DeviceView {
         size: placement.map(|placement| placement.size),
         memory: device.memory.0,
         multiprocessors: device.multiprocessors,
+        claims,
     }
 }

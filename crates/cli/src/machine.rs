@@ -3,6 +3,7 @@
 use crate::args::MachineArgs;
 use crate::failure::Failure;
 use crate::input;
+use carve_dra_driver::RecordStore;
 use carve_gpu_host::{GpuHost, Machine};
 use carve_mig_manager::StateDir;
 use carve_nvml::{Nvml, NvmlPaths, OpenError};
@@ -17,6 +18,8 @@ pub(crate) struct Chosen {
     pub(crate) host: Box<dyn GpuHost>,
     /// Where the manager keeps its journal.
     pub(crate) state_dir: StateDir,
+    /// Where an agent records which claims use the GPUs.
+    pub(crate) claims: RecordStore,
     /// Name of the machine, if it is simulated.
     pub(crate) simulated: Option<String>,
 }
@@ -42,9 +45,10 @@ pub(crate) fn open(args: &MachineArgs) -> Result<Chosen, Failure> {
         (None, Some(library)) => real(args, Some(library)).map_err(|error| not_usable(&error)),
         (None, None) => match real(args, None) {
             Ok(chosen) => Ok(chosen),
-            Err(OpenError::LibraryNotFound { .. }) => {
-                simulated(args, DEFAULT_MACHINE, "no NVIDIA driver is installed here")
-            }
+            Err(OpenError::LibraryNotFound { .. }) => match mounted_library() {
+                Some(library) => real(args, Some(&library)).map_err(|error| not_usable(&error)),
+                None => simulated(args, DEFAULT_MACHINE, "no NVIDIA driver is installed here"),
+            },
             Err(error) => Err(not_usable(&error)),
         },
     }
@@ -78,6 +82,12 @@ pub(crate) fn open_for_agent(
     }
 }
 
+/// The driver library in the agent's container, which has the host's driver where the agent looks for it.
+fn mounted_library() -> Option<PathBuf> {
+    let named = std::env::var_os("DRIVER_ROOT_CTR_PATH").filter(|path| !path.is_empty());
+    library_under(&named.map_or_else(|| PathBuf::from("/driver-root"), PathBuf::from))
+}
+
 /// The driver library under a root that is mounted into the agent's container.
 fn library_under(root: &Path) -> Option<PathBuf> {
     let folders = [
@@ -106,7 +116,8 @@ fn beneath(root: &Path, path: &Path) -> Option<PathBuf> {
 fn real(args: &MachineArgs, library: Option<&Path>) -> Result<Chosen, OpenError> {
     let host = Nvml::open(library)?;
     let path = args.state_dir.clone().unwrap_or_else(|| PathBuf::from("/var/lib/carve"));
-    Ok(Chosen { host: Box::new(host), state_dir: StateDir::new(path), simulated: None })
+    let claims = RecordStore::of_agent(&path);
+    Ok(Chosen { host: Box::new(host), state_dir: StateDir::new(path), claims, simulated: None })
 }
 
 fn not_usable(error: &OpenError) -> Failure {
@@ -121,13 +132,19 @@ fn simulated(args: &MachineArgs, asked: &str, why: &str) -> Result<Chosen, Failu
     } else {
         Machine::named(asked).map_err(|error| Failure::of(&error))?
     };
-    let folder = state_home(args)?.join("machines");
+    let home = state_home(args)?;
+    let folder = home.join("machines");
     let name = machine.name().to_owned();
     let file = folder.join(format!("{}.json", file_name(&name)));
     let host = SharedMachine::open(&file, machine).map_err(|error| Failure::of(&error))?;
     eprintln!("simulated machine {name} ({why}); nothing real is read or changed");
     let state_dir = StateDir::new(folder.join(format!("{}.mig", file_name(&name))));
-    Ok(Chosen { host: Box::new(host), state_dir, simulated: Some(name) })
+    Ok(Chosen {
+        host: Box::new(host),
+        state_dir,
+        claims: RecordStore::of_agent(&home),
+        simulated: Some(name),
+    })
 }
 
 /// A machine's name as a file name; names come from files people write.

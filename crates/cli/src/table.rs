@@ -25,6 +25,16 @@ impl Table {
         self.rows.push(cells.to_vec());
     }
 
+    /// Puts a column at a place; rows come in the order in which they were added.
+    pub(crate) fn column(&mut self, at: usize, name: &str, cells: impl IntoIterator<Item = String>) {
+        for (row, cell) in self.rows.iter_mut().zip([name.to_owned()].into_iter().chain(cells)) {
+            row.insert(at.min(row.len()), cell);
+        }
+        for column in self.right.iter_mut().filter(|column| **column >= at) {
+            *column += 1;
+        }
+    }
+
     /// The table as text, one line a row, without trailing blanks.
     pub(crate) fn render(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -65,6 +75,11 @@ mod tests {
         assert_eq!(
             table.render(),
             "GPU   NAME         MIB\n0     Tesla T4   15360\n1     é              7\n"
+        );
+        table.column(1, "USED", ["-".to_owned(), "alone".to_owned()]);
+        assert_eq!(
+            table.render(),
+            "GPU   USED    NAME         MIB\n0     -       Tesla T4   15360\n1     alone   é              7\n"
         );
     }
 }

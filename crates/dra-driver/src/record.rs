@@ -110,6 +110,19 @@ pub enum UsageRecord {
     Watch,
 }
 
+impl UsageRecord {
+    /// One word for it, as in statuses, series and listings.
+    pub fn word(&self) -> &'static str {
+        match self {
+            UsageRecord::Alone => "alone",
+            UsageRecord::Turns { .. } => "turns",
+            UsageRecord::Mps { .. } => "mps",
+            UsageRecord::Fraction { .. } => "fraction",
+            UsageRecord::Watch => "watch",
+        }
+    }
+}
+
 /// All records, and what could not be read.
 #[derive(Debug, Default)]
 pub struct Records {
@@ -169,6 +182,11 @@ impl RecordStore {
         RecordStore { folder: folder.into() }
     }
 
+    /// Records of the agent that has this state folder.
+    pub fn of_agent(state: &Path) -> Self {
+        RecordStore::new(state.join("dra/claims"))
+    }
+
     /// Where they are.
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -203,6 +221,16 @@ impl RecordStore {
 
     /// Everything that is known. Call it with the lock held.
     pub fn all(&self) -> Result<Records, RecordError> {
+        self.read(put_aside)
+    }
+
+    /// Everything that is known, for somebody who only looks: the lock is not taken and no file is touched. A claim that comes or goes
+    /// meanwhile may be missing; what is there was written whole.
+    pub fn look(&self) -> Result<Records, RecordError> {
+        self.read(|path, why| format!("{} does not read ({why})", path.display()))
+    }
+
+    fn read(&self, unreadable: impl Fn(&Path, &str) -> String) -> Result<Records, RecordError> {
         let mut records = Records::default();
         let entries = match fs::read_dir(&self.folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(records),
@@ -213,18 +241,20 @@ impl RecordStore {
             if path.extension().is_none_or(|extension| extension != "json") {
                 continue;
             }
-            let read = fs::read_to_string(&path).map_err(|error| error.to_string());
-            let read = read.and_then(|text| {
-                serde_json::from_str::<ClaimRecord>(&text).map_err(|error| error.to_string())
-            });
+            let read = match fs::read_to_string(&path) {
+                // Taken back since the folder was read.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => Err(error.to_string()),
+                Ok(text) => serde_json::from_str::<ClaimRecord>(&text).map_err(|error| error.to_string()),
+            };
             match read {
                 Ok(record) if Some(&path) == self.path(&record.uid).ok().as_ref() => {
                     records.claims.insert(record.uid.clone(), record);
                 }
                 Ok(record) => {
-                    records.troubles.push(put_aside(&path, &format!("it names claim {}", record.uid)))
+                    records.troubles.push(unreadable(&path, &format!("it names claim {}", record.uid)));
                 }
-                Err(why) => records.troubles.push(put_aside(&path, &why)),
+                Err(why) => records.troubles.push(unreadable(&path, &why)),
             }
         }
         Ok(records)
@@ -299,6 +329,26 @@ mod tests {
                 device(UsageRecord::Fraction { memory: 1, compute: 2, burst: true, pass: false }),
             ],
         }
+    }
+
+    #[test]
+    fn who_only_looks_takes_no_lock_and_leaves_every_file_where_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = RecordStore::new(folder.path().join("claims"));
+        assert!(store.look().unwrap().claims.is_empty());
+        assert!(!store.folder().exists(), "looking makes no folder");
+        let _lock = store.lock().unwrap();
+        store.put(&record("a-1")).unwrap();
+        std::fs::write(store.folder().join("b-2.json"), "{\"uid\":").unwrap();
+        for _ in 0..2 {
+            let records = store.look().unwrap();
+            assert_eq!(records.claims.keys().collect::<Vec<_>>(), ["a-1"]);
+            assert_eq!(records.troubles.len(), 1, "told every time: {:?}", records.troubles);
+        }
+        let mut names: Vec<_> =
+            std::fs::read_dir(store.folder()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["a-1.json", "b-2.json", "lock"]);
     }
 
     #[test]

@@ -402,8 +402,11 @@ impl Agent {
     pub(crate) async fn learn_holders(&mut self) {
         match holders(&self.options.pod_resources_socket).await {
             Ok(held) => {
-                self.held = held;
+                self.held = held.devices;
                 self.holders_known = true;
+                if let Some(dra) = &self.dra {
+                    dra.attribute(held.claims).await;
+                }
             }
             Err(why) => tracing::debug!(why, "kubelet does not say who holds what; the last answer counts"),
         }

@@ -6,6 +6,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -22,6 +23,10 @@ pub(crate) struct Metrics {
     xids: Family<Xid, Counter>,
     mig_applies: Family<Came, Counter>,
     claims: Family<Claims, Counter>,
+    claims_ready: Gauge,
+    claim_devices: Family<ClaimDevice, Gauge>,
+    /// The devices of claims that have a series now.
+    attributed: Mutex<BTreeSet<ClaimDevice>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -59,6 +64,20 @@ struct Xid {
     class: String,
 }
 
+/// A device of a claim and the container that has it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+pub(crate) struct ClaimDevice {
+    pub(crate) namespace: String,
+    pub(crate) pod: String,
+    pub(crate) container: String,
+    pub(crate) claim: String,
+    pub(crate) claim_namespace: String,
+    pub(crate) device: String,
+    pub(crate) share: String,
+    pub(crate) uuid: String,
+    pub(crate) usage: &'static str,
+}
+
 impl Default for Metrics {
     fn default() -> Self {
         Self::new()
@@ -86,6 +105,14 @@ impl Metrics {
         registry.register("mig_applies", "MIG configs applied, by what came of them", mig_applies.clone());
         let claims = Family::default();
         registry.register("claims", "Claims that kubelet asked to prepare or to take back", claims.clone());
+        let claims_ready = Gauge::default();
+        registry.register("claims_ready", "Claims that containers may be started with", claims_ready.clone());
+        let claim_devices = Family::default();
+        registry.register(
+            "claim_device",
+            "Devices of claims, with the container that has each",
+            claim_devices.clone(),
+        );
         let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let registry = Mutex::new(registry);
         Metrics {
@@ -99,6 +126,9 @@ impl Metrics {
             xids,
             mig_applies,
             claims,
+            claims_ready,
+            claim_devices,
+            attributed: Mutex::default(),
         }
     }
 
@@ -140,6 +170,19 @@ impl Metrics {
     pub(crate) fn claim(&self, verb: &'static str, ok: bool) {
         let outcome = if ok { "ok" } else { "failed" };
         self.claims.get_or_create(&Claims { verb, outcome }).inc();
+    }
+
+    /// How many claims are ready, and which containers have which of their devices; what is not among them has no series any more.
+    pub(crate) fn attribute(&self, ready: usize, devices: BTreeSet<ClaimDevice>) {
+        self.claims_ready.set(i64::try_from(ready).unwrap_or(i64::MAX));
+        let mut known = self.attributed.lock().unwrap_or_else(PoisonError::into_inner);
+        for gone in known.difference(&devices) {
+            self.claim_devices.remove(gone);
+        }
+        for device in &devices {
+            self.claim_devices.get_or_create(device).set(1);
+        }
+        *known = devices;
     }
 
     /// Everything, in the text form of OpenMetrics.

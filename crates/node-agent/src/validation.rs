@@ -297,7 +297,7 @@ async fn cuda(options: &AgentOptions, node: &NodeGpus, settings: &Settings) -> V
         return Verdict::Skipped("no CUDA library is here".to_owned());
     };
     let held = match holders(&options.pod_resources_socket).await {
-        Ok(held) => held,
+        Ok(held) => held.devices,
         Err(why) => return Verdict::Skipped(format!("which GPUs are free is not known: {why}")),
     };
     let free = node.gpus.iter().filter(|gpu| !gpu.lost).find_map(|gpu| {

@@ -8,7 +8,7 @@ use carve_kubelet_api::device_plugin::{
     AllocateRequest, ContainerAllocateRequest, ContainerPreferredAllocationRequest, Empty,
     PreferredAllocationRequest,
 };
-use carve_node_agent::{AgentOptions, ConfigSource, Job, LabelTarget, MigOptions, OpenHost, run};
+use carve_node_agent::{AgentOptions, ConfigSource, DraOptions, Job, LabelTarget, MigOptions, OpenHost, run};
 use carve_sim_store::SharedMachine;
 use carve_test_support::{FakeKubelet, PATIENCE};
 use std::collections::BTreeSet;
@@ -80,6 +80,16 @@ impl Node {
             probe: Duration::from_millis(300),
             disable_health: None,
             enable_health: None,
+            // Not served here: claims are no job of this agent.
+            dra: DraOptions {
+                driver_name: "gpu.carve.dev".to_owned(),
+                mode: "all".parse().expect("a mode"),
+                plugins: self.path("plugins"),
+                registry: self.path("registry"),
+                instance: None,
+                limiter: None,
+                limits: self.path("limits"),
+            },
         }
     }
 

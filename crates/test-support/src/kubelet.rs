@@ -73,6 +73,7 @@ impl PodResourcesLister for Door {
                     device_ids: vec![device.clone()],
                     topology: None,
                 }],
+                dynamic_resources: Vec::new(),
             }],
         });
         Ok(Response::new(ListPodResourcesResponse { pod_resources: pods.collect() }))

@@ -7,6 +7,7 @@
 //!   API server ──claims──▶ sweep ──▶ what vanished claims have left
 //! ```
 
+mod attribution;
 mod daemons;
 mod driver;
 mod facts;
@@ -14,10 +15,12 @@ mod publish;
 mod sweep;
 
 use crate::cdi::Cdi;
+use crate::holders::ClaimHeld;
 use crate::machine::Machine;
 use crate::metrics::Metrics;
 use crate::options::AgentOptions;
 use crate::tell::Reporter;
+use attribution::Attribution;
 use carve_cluster_api::{NodeApi, Tone};
 use carve_dra_driver::{
     NodeFiles, Places, Preparer, PreparerSettings, Registered, SmiTurns, SocketPlaces, Steps, serve,
@@ -48,6 +51,7 @@ pub(crate) struct DraDoor {
     news: watch::Sender<NodeNews>,
     published: watch::Receiver<Result<(), String>>,
     registered: watch::Receiver<Registered>,
+    attribution: Attribution,
     stop: watch::Sender<bool>,
     serving: Option<tokio::task::JoinHandle<()>>,
 }
@@ -81,6 +85,7 @@ impl DraDoor {
         let (stop, stopped) = watch::channel(false);
 
         let folder = options.state_dir.join("dra");
+        let attribution = Attribution::new(&options.state_dir, &dra.driver_name, &boot, Arc::clone(&metrics));
         let daemons = Arc::new(Daemons::new(&options, &settings, version));
         let preparer = Arc::new(Preparer::new(PreparerSettings {
             driver: dra.driver_name.clone(),
@@ -152,7 +157,7 @@ impl DraDoor {
                 }
             }
         });
-        DraDoor { news, published, registered, stop, serving: Some(serving) }
+        DraDoor { news, published, registered, attribution, stop, serving: Some(serving) }
     }
 
     /// The GPUs, or how they are, may have changed.
@@ -162,6 +167,11 @@ impl DraDoor {
             *known = news;
             changed
         });
+    }
+
+    /// Tells in metrics which containers have which devices of claims.
+    pub(crate) async fn attribute(&self, held: Vec<ClaimHeld>) {
+        self.attribution.learn(held).await;
     }
 
     /// Whether claims can be served.

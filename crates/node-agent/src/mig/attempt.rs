@@ -169,7 +169,7 @@ impl MigManager {
 
     async fn held(&self) -> Vec<Held> {
         match holders(&self.pod_resources).await {
-            Ok(held) => held,
+            Ok(held) => held.devices,
             Err(why) => {
                 tracing::warn!(
                     why,
