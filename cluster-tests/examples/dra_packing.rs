@@ -39,11 +39,8 @@ const FILLING: usize = 150;
 const MODEL_SEEDS: u64 = 30;
 
 /// The orders, and what they are called.
-const ORDERS: [(&str, DeviceOrder); 3] = [
-    ("by name", DeviceOrder::Name),
-    ("carve's order", DeviceOrder::Packing),
-    ("from both ends", DeviceOrder::BothEnds),
-];
+const ORDERS: [(&str, DeviceOrder); 2] =
+    [("by name", DeviceOrder::Name), ("carve's order", DeviceOrder::Packing)];
 
 fn node_name(number: usize) -> String {
     format!("packing-{number}")

@@ -34,6 +34,17 @@ impl Ask {
         ask
     }
 
+    /// On one GPU, by its UUID.
+    pub fn on(mut self, gpu: &str) -> Self {
+        let expression = format!("device.attributes['{DRIVER}'].parentUUID == '{gpu}'");
+        let selector = json!({"cel": {"expression": expression}});
+        match self.exactly["selectors"].as_array_mut() {
+            Some(selectors) => selectors.push(selector),
+            None => self.exactly["selectors"] = json!([selector]),
+        }
+        self
+    }
+
     /// With an opaque config.
     pub fn config(mut self, parameters: Value) -> Self {
         self.config = Some(parameters);

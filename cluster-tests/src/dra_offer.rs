@@ -2,7 +2,7 @@
 
 use crate::Cluster;
 use carve_cluster_api::SliceOwner;
-use carve_dra::{Device, GpuFacts, Layout, Quantity, Ways, layout, slices};
+use carve_dra::{Device, GpuFacts, Layout, Ways, layout, slices};
 use carve_gpu_host::{GpuHost, Machine, SimulatedHost};
 use carve_gpu_model::GpuIndex;
 use serde_json::{Value, json};
@@ -15,8 +15,6 @@ pub enum DeviceOrder {
     Packing,
     /// By name, as NVIDIA's driver lists them.
     Name,
-    /// Small instances from the first GPU on, those that take half a GPU or more from the last one back.
-    BothEnds,
 }
 
 /// The layout of a machine; nothing where the product can not be simulated.
@@ -38,45 +36,12 @@ pub fn machine_layout(machine: &str, ways: &Ways, order: DeviceOrder) -> Option<
     let gpus: Option<Vec<GpuFacts>> = host.gpus().ok()?.into_iter().map(facts).collect();
     let mut layout = layout(&host.driver().ok()?, &gpus?, ways);
     match order {
-        DeviceOrder::Packing => {}
+        DeviceOrder::Packing => layout = layout.packed(),
         DeviceOrder::Name => {
             layout.gpus.iter_mut().for_each(|devices| devices.sort_by_key(|device| device.name.to_string()));
         }
-        DeviceOrder::BothEnds => layout.gpus = from_both_ends(&layout),
     }
     Some(layout)
-}
-
-/// How many counters a device takes whose names begin so.
-fn taken(device: &Device, start: &str) -> usize {
-    let counters = device.consumes.iter().flat_map(|consumption| consumption.counters.keys());
-    counters.filter(|name| name.starts_with(start)).count()
-}
-
-/// Whether an instance has more than one compute slice.
-fn is_medium(device: &Device) -> bool {
-    let slices = device.consumes.as_ref().and_then(|consumption| consumption.counters.get("compute-slices"));
-    slices.is_some_and(|slices| *slices > Quantity::Count(1))
-}
-
-/// Small instances of each GPU, then the large ones of each GPU from the last one back. Of the small ones, the smallest are taken from the
-/// end of the GPU and the others from its beginning.
-fn from_both_ends(layout: &Layout) -> Vec<Vec<Device>> {
-    let slots = |device: &Device| taken(device, "memory-slice-");
-    let most = layout.gpus.iter().flatten().map(slots).max().unwrap_or(0);
-    let (mut front, mut back): (Vec<Vec<Device>>, Vec<Vec<Device>>) = Default::default();
-    for devices in &layout.gpus {
-        let (large, mut small): (Vec<Device>, Vec<Device>) =
-            devices.iter().cloned().partition(|device| 2 * slots(device) >= most);
-        small.sort_by_key(|device| {
-            let place = device.name.mig.as_ref();
-            let start = place.map_or(0, |place| place.start);
-            (place.map(|place| place.id), if is_medium(device) { start } else { u8::MAX - start })
-        });
-        front.push(small);
-        back.insert(0, large);
-    }
-    front.into_iter().chain(back).collect()
 }
 
 /// The slices of a layout, as objects of a node.

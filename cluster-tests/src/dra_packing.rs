@@ -246,12 +246,12 @@ mod tests {
     fn from_both_ends_large_instances_come_from_the_last_gpu() {
         let none = BTreeSet::new();
         let ways = Ways { exclusive: false, shared: none.clone(), mig: true, shared_mig: none, turns: 1 };
-        let layout = machine_layout("h100-sxm-80gb:2", &ways, DeviceOrder::BothEnds).expect("a machine");
+        let layout = machine_layout("h100-sxm-80gb:2", &ways, DeviceOrder::Packing).expect("a machine");
         let ledger = Ledger::new(&layout, 1);
         let first = profiles().map(|profile| ledger.first_fit(profile).map(|(_, device)| device));
         let expected = [
             "0-mig-1g10gb-19-6",
-            "0-mig-2g20gb-14-0",
+            "0-mig-2g20gb-14-2",
             "1-mig-3g40gb-9-4",
             "1-mig-4g40gb-5-0",
             "1-mig-7g80gb-0-0",

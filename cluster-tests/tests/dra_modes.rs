@@ -45,9 +45,11 @@ fn four_gpus_serve_four_modes_and_swap_them() {
         running(name);
         assert_eq!(device_of(&namespace, name), "gpu-0-frac");
     }
+    // Left alone, the scheduler would cut the last GPU for the largest of them and the first for the others.
+    let uuids: Vec<String> = node.machine().gpus().expect("GPUs").into_iter().map(|gpu| gpu.uuid.0).collect();
     let migs = [("m3", "3g.71gb"), ("m2", "2g.35gb"), ("m1", "1g.18gb")];
     for (name, profile) in migs {
-        start(&namespace, &node, name, &Ask::profile("mig", profile));
+        start(&namespace, &node, name, &Ask::profile("mig", profile).on(&uuids[1]));
         running(name);
         assert!(device_of(&namespace, name).starts_with("gpu-1-mig-"), "{}", device_of(&namespace, name));
     }
@@ -105,7 +107,7 @@ fn four_gpus_serve_four_modes_and_swap_them() {
         modes.into_iter().all(|mode| mode.is_ok_and(|mode| mode.is_some_and(|mode| !mode.current)))
     });
     for (name, ask, device) in [
-        ("a", Ask::profile("mig", "7g.141gb"), "gpu-0-mig-7g141gb-0-0"),
+        ("a", Ask::profile("mig", "7g.141gb").on(&uuids[0]), "gpu-0-mig-7g141gb-0-0"),
         ("b", Ask::of("gpu"), "gpu-1"),
         ("c", Ask::of("mps").share("1Gi", "10"), "gpu-2-mps"),
         ("d", Ask::of("fraction").share("1Gi", "10"), "gpu-3-frac"),

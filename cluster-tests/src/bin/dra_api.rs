@@ -113,7 +113,7 @@ fn offer(driver: &str, text: &str) -> Result<Vec<Slice>> {
         let reserved = host.memory(gpu.index)?.reserved;
         gpus.push(GpuFacts { gpu, reserved, table, pcie_root: None, taints, mig_taints: BTreeMap::new() });
     }
-    Ok(slices(&layout(&host.driver()?, &gpus, &mode.ways())))
+    Ok(slices(&layout(&host.driver()?, &gpus, &mode.ways()).packed()))
 }
 
 fn device(told: &Value) -> ClaimDeviceStatus {

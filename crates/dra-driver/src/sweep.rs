@@ -1,6 +1,7 @@
 //! What vanished claims left behind: records, files and instances that nobody will ask to take back.
 
-use crate::preparer::{PrepareError, Preparer};
+use crate::prepare_error::PrepareError;
+use crate::preparer::Preparer;
 use crate::record::UsageRecord;
 use carve_dra::{Claim, DeviceName, MigPlace};
 use carve_gpu_host::GpuHost;

@@ -89,6 +89,14 @@ pub struct Consumption {
     pub counters: BTreeMap<String, Quantity>,
 }
 
+impl Consumption {
+    /// How many slots of memory it takes; none where its GPU can not be cut.
+    pub(crate) fn memory_slots(&self) -> u8 {
+        let slots = self.counters.keys().filter(|name| name.starts_with("memory-slice-")).count();
+        u8::try_from(slots).unwrap_or(u8::MAX)
+    }
+}
+
 /// What all devices of a GPU take from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CounterSet {

@@ -58,7 +58,8 @@ impl Default for Ways {
 pub struct Layout {
     /// What the devices take from; none for a GPU that is used in one way only.
     pub sets: Vec<CounterSet>,
-    /// The devices of each GPU, best first. None for a GPU that can not be used in any of the ways.
+    /// The devices of each GPU, best first, none for a GPU that can not be used in any of the ways; or, once packed, groups in the order of
+    /// the whole node.
     pub gpus: Vec<Vec<Device>>,
 }
 

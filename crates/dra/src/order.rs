@@ -1,47 +1,58 @@
-//! In which order the places of a MIG profile are offered: those first that keep the most room for others.
+//! In which order devices are offered: those first that keep the most room for others.
+//!
+//! The scheduler takes the first device that fits. Small instances come from the first GPU on: the smallest from the end of each GPU, where
+//! the largest can not begin, those of several slots from the middle to the beginning. Large ones come from the last GPU back, and of those
+//! with several places the right halves of all GPUs before any left half. So small and large ones grow towards each other, and a GPU
+//! that holds either tends to hold more of the same.
 
-use carve_gpu_model::{GpuProfile, Placement, ProfileTable, SlotMask};
+use crate::{Device, Layout};
+use carve_gpu_model::{GpuProfile, Placement, ProfileTable};
+use std::cmp::Reverse;
 
-/// The places of a profile, best first.
-///
-/// The scheduler takes the first that is free. So each place is the one that leaves the most room once those before it are taken,
-/// and among equals the one nearest the end of the GPU, where the largest profiles can not begin.
+/// The places of a profile on one GPU, best first.
 pub fn placements_in_order(table: &ProfileTable, profile: &GpuProfile) -> Vec<Placement> {
-    let mut left = profile.placements.clone();
-    let mut order = Vec::with_capacity(left.len());
-    let mut taken = SlotMask::EMPTY;
-    while !left.is_empty() {
-        // Places that those before it have used up come last, in the same order as from the start.
-        let fresh = left.iter().any(|placement| !placement.mask().overlaps(taken));
-        let taken_before = if fresh { taken } else { SlotMask::EMPTY };
-        let usable =
-            left.iter().enumerate().filter(|(_, placement)| !fresh || !placement.mask().overlaps(taken));
-        let best = usable.max_by_key(|(_, placement)| {
-            (room(table, taken_before.union(placement.mask())), placement.start)
-        });
-        let Some((position, _)) = best else { break };
-        let placement = left.remove(position);
-        taken = taken.union(placement.mask());
-        order.push(placement);
-    }
-    order
+    let mut places = profile.placements.clone();
+    let slots = table.slots();
+    let smallest = table.profiles().iter().map(GpuProfile::size).min().unwrap_or(1);
+    places.sort_by_key(|place| {
+        let from_the_end = (false, Reverse(place.start));
+        let large = is_large(profile.size(), slots);
+        if large || profile.size() == smallest || place.start < slots / 2 {
+            from_the_end
+        } else {
+            (true, Reverse(u8::MAX - place.start))
+        }
+    });
+    places
 }
 
-/// Memory slots that instances of one profile alone could still take, summed over profiles: a hole that still takes a large profile
-/// counts for that one and for all smaller ones inside it.
-fn room(table: &ProfileTable, taken: SlotMask) -> u32 {
-    let of = |profile: &GpuProfile| {
-        let mut full = taken;
-        let mut count = 0;
-        for placement in &profile.placements {
-            if !placement.mask().overlaps(full) && count < u32::from(profile.max_instances) {
-                full = full.union(placement.mask());
-                count += 1;
-            }
+fn is_large(size: u8, slots: u8) -> bool {
+    size * 2 >= slots
+}
+
+impl Layout {
+    /// The same devices in the order of the whole node: large instances behind everything else, from the last GPU back.
+    pub fn packed(self) -> Layout {
+        let slots = |device: &Device| device.consumes.as_ref().map_or(0, |taken| taken.memory_slots());
+        let mut large: Vec<(u8, Reverse<u8>, Reverse<usize>, Device)> = Vec::new();
+        let mut gpus: Vec<Vec<Device>> = Vec::new();
+        for (number, devices) in self.gpus.into_iter().enumerate() {
+            let all = devices.iter().map(slots).max().unwrap_or(0);
+            let (back, front): (Vec<Device>, Vec<Device>) = devices
+                .into_iter()
+                .partition(|device| device.name.mig.is_some() && is_large(slots(device), all));
+            gpus.push(front);
+            large.extend(back.into_iter().map(|device| {
+                let start = device.name.mig.as_ref().map_or(0, |place| place.start);
+                (slots(&device), Reverse(start), Reverse(number), device)
+            }));
         }
-        count * u32::from(profile.size())
-    };
-    table.profiles().iter().map(of).sum()
+        // Stable: devices of one place stay in the order of their profiles.
+        large.sort_by_key(|(size, start, number, _)| (*size, *start, *number));
+        gpus.push(large.into_iter().map(|(_, _, _, device)| device).collect());
+        gpus.retain(|devices| !devices.is_empty());
+        Layout { sets: self.sets, gpus }
+    }
 }
 
 #[cfg(test)]
@@ -58,8 +69,8 @@ mod tests {
     #[test]
     fn small_profiles_fill_the_gpu_from_where_large_ones_can_not_begin() {
         assert_eq!(starts("h100-sxm-80gb", "1g.10gb"), [6, 5, 4, 3, 2, 1, 0]);
-        assert_eq!(starts("h100-sxm-80gb", "1g.20gb"), [6, 4, 2, 0]);
-        assert_eq!(starts("h100-sxm-80gb", "2g.20gb"), [4, 2, 0]);
+        assert_eq!(starts("h100-sxm-80gb", "1g.20gb"), [2, 0, 4, 6]);
+        assert_eq!(starts("h100-sxm-80gb", "2g.20gb"), [2, 0, 4]);
         assert_eq!(starts("h100-sxm-80gb", "3g.40gb"), [4, 0]);
         assert_eq!(starts("h100-sxm-80gb", "4g.40gb"), [0]);
         assert_eq!(starts("h100-sxm-80gb", "7g.80gb"), [0]);

@@ -122,7 +122,7 @@ impl Publish {
         for withheld in &facts.withheld {
             self.tell(Tone::Warning, "GpuWithheld", withheld.clone());
         }
-        let layout = layout(&news.node.driver, &facts.gpus, &ways);
+        let layout = layout(&news.node.driver, &facts.gpus, &ways).packed();
         self.healthy.send_if_modified(|known| {
             let health = health(&layout, self.api.node());
             let changed = *known != health;
