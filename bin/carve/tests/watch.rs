@@ -113,7 +113,7 @@ fn a_pipe_gets_a_table_for_every_change_and_none_without() {
 
     apply(state.path(), "balanced");
     // A change of the layout takes several steps, each of which may be seen; what is seen last is the end.
-    let geometry = "2× 1g.18gb";
+    let geometry = "2× 1g.18gb, 1× 2g.35gb, 1× 3g.71gb";
     let mut seen = Vec::new();
     while !seen.last().is_some_and(|line: &String| line.starts_with('1') && line.contains(geometry)) {
         seen.push(watching.line());
