@@ -1,30 +1,40 @@
 //! A program that runs beside the test and ends with it.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Lines that somebody wrote so far.
+type Lines = Arc<Mutex<Vec<String>>>;
 
 /// A program on the node; killed when dropped.
 #[derive(Debug)]
 pub struct Background {
     child: Child,
-    heard: Arc<Mutex<Vec<String>>>,
+    heard: Lines,
+    printed: Lines,
+}
+
+/// Collects lines until the other end is closed.
+fn collect(from: Option<impl Read + Send + 'static>) -> Lines {
+    let lines = Lines::default();
+    if let Some(from) = from {
+        let into = Arc::clone(&lines);
+        std::thread::spawn(move || {
+            for line in BufReader::new(from).lines().map_while(Result::ok) {
+                into.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            }
+        });
+    }
+    lines
 }
 
 impl Background {
     pub(crate) fn start(mut command: Command, shown: &str) -> Self {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("can not start {shown}: {error}"));
-        let heard = Arc::new(Mutex::new(Vec::new()));
-        if let Some(stderr) = child.stderr.take() {
-            let heard = Arc::clone(&heard);
-            std::thread::spawn(move || {
-                for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                    heard.lock().unwrap_or_else(PoisonError::into_inner).push(line);
-                }
-            });
-        }
-        Background { child, heard }
+        let (printed, heard) = (collect(child.stdout.take()), collect(child.stderr.take()));
+        Background { child, heard, printed }
     }
 
     /// Kills it with SIGKILL, now.
@@ -36,6 +46,11 @@ impl Background {
     /// Everything it has written to stderr so far.
     pub fn heard(&self) -> String {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
+    }
+
+    /// Everything it has written to stdout so far.
+    pub fn printed(&self) -> String {
+        self.printed.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
     }
 }
 

@@ -1,6 +1,6 @@
 //! A lab node with simulated GPUs: a driver installation of stand-ins, a machine, and the agent as a DaemonSet.
 
-use crate::{Cluster, Namespace, PATIENCE, Pod};
+use crate::{Background, Cluster, Namespace, PATIENCE, Pod};
 use carve_gpu_host::Machine;
 use carve_gpu_model::GpuIndex;
 use carve_sim_store::SharedMachine;
@@ -373,6 +373,21 @@ impl AgentOnNode<'_> {
         let words =
             ["logs", "-n", self.namespace.name(), "-l", "app=carve-agent", "--tail=60", "--prefix=false"];
         self.node.cluster.try_kubectl(&words, None).unwrap_or_else(|error| error)
+    }
+
+    /// What the agent tells Prometheus, asked through the API server.
+    pub fn metrics(&self) -> String {
+        let pods = self.namespace.get(&["pods", "-l", "app=carve-agent"]);
+        let pod = pods["items"][0]["metadata"]["name"].as_str().unwrap_or_default();
+        let path = format!("/api/v1/namespaces/{}/pods/{pod}:9411/proxy/metrics", self.namespace.name());
+        self.node.cluster.try_kubectl(&["get", "--raw", &path], None).unwrap_or_else(|error| error)
+    }
+
+    /// `carve gpus --watch` in the agent's container, as an operator starts it.
+    pub fn watch_gpus(&self) -> Background {
+        let namespace = self.namespace.name();
+        let words = ["kubectl", "exec", "-n", namespace, "ds/carve-agent", "--", "/carve", "gpus", "--watch"];
+        self.node.cluster.background(&[&words[..], &["--interval", "0.2"]].concat(), &[])
     }
 
     /// A condition of the agent's node.

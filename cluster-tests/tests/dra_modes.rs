@@ -1,6 +1,6 @@
 //! One node, every mode: fractions, MIG, a whole GPU and MPS at once, chosen by claims alone, and then the other way round.
 
-use carve_cluster_tests::{Ask, Cluster, GpuNode, Namespace, PATIENCE, device_of};
+use carve_cluster_tests::{Ask, Background, Cluster, GpuNode, Namespace, PATIENCE, device_of};
 use carve_gpu_host::GpuHost;
 use carve_gpu_model::GpuIndex;
 
@@ -30,6 +30,38 @@ fn cuts(node: &GpuNode) -> Vec<Vec<u32>> {
     gpus.iter().map(|gpu| slices(gpu.index)).collect()
 }
 
+/// Waits until a table of `carve gpus --watch` has shown these words, a set for each GPU, at one moment.
+fn shown_at_once(cluster: &Cluster, watching: &Background, what: &str, gpus: [&[&str]; 4]) {
+    let holds = |table: &str| {
+        gpus.iter().enumerate().all(|(gpu, words)| {
+            let row = table.lines().find(|line| line.starts_with(&format!("{gpu} ")));
+            row.is_some_and(|row| words.iter().all(|word| row.contains(&format!("   {word}   "))))
+        })
+    };
+    let what = format!("carve gpus --watch has shown {what}");
+    let shown = || watching.printed().split("\n\n").any(holds);
+    cluster.until_or(&what, PATIENCE, shown, || format!("{}\n{}", watching.printed(), watching.heard()));
+}
+
+/// The series about a pod's device: device, kind of UUID and usage.
+fn attributed(metrics: &str, namespace: &str, pod: &str) -> Vec<(String, String, String)> {
+    let label = |line: &str, name: &str| -> Option<String> {
+        let start = line.find(&format!("{name}=\""))? + name.len() + 2;
+        Some(line[start..].split('"').next()?.to_owned())
+    };
+    let of_pod = |line: &&str| {
+        let starts = format!("carve_agent_claim_device{{namespace=\"{namespace}\",pod=\"{pod}\",");
+        line.starts_with(&starts) && line.ends_with("} 1")
+    };
+    let read = |line: &str| {
+        let uuid = label(line, ",uuid")?;
+        let claim = (label(line, ",claim")?, label(line, ",claim_namespace")?);
+        assert_eq!(claim, (pod.to_owned(), namespace.to_owned()), "{line}");
+        Some((label(line, ",device")?, uuid.split('-').next()?.to_owned(), label(line, ",usage")?))
+    };
+    metrics.lines().filter(of_pod).filter_map(read).collect()
+}
+
 #[test]
 fn four_gpus_serve_four_modes_and_swap_them() {
     let Some(cluster) = Cluster::connect() else { return };
@@ -37,6 +69,8 @@ fn four_gpus_serve_four_modes_and_swap_them() {
     let namespace = cluster.namespace("dra-modes");
     let agent = node.serve_claims(&namespace, &[]);
     let running = |name: &str| agent.until(&format!("{name} runs"), || namespace.phase(name) == "Running");
+
+    let watching = agent.watch_gpus();
 
     let quarter = Ask::of("fraction").share("30Gi", "25");
     let fractions = ["f1", "f2", "f3", "f4"];
@@ -62,6 +96,35 @@ fn four_gpus_serve_four_modes_and_swap_them() {
         assert_eq!(device_of(&namespace, name), "gpu-3-mps");
     }
     assert_eq!(cuts(&node), [vec![], vec![1, 2, 3], vec![], vec![]]);
+
+    // What an operator sees, and what Prometheus is told.
+    let space = namespace.name();
+    let whole = format!("alone: {space}/whole");
+    let mixed: [&[&str]; 4] = [
+        &["off", "4 fractions (100 %)"],
+        &["1× 1g.18gb, 1× 2g.35gb, 1× 3g.71gb", "MIG, 3 claims"],
+        &["off", &whole],
+        &["off", "MPS, 2 claims"],
+    ];
+    shown_at_once(&cluster, &watching, "four modes", mixed);
+    let is = |pod: &str, device: &str, kind: &str, usage: &str| {
+        let wanted = (device.to_owned(), kind.to_owned(), usage.to_owned());
+        agent.until(&format!("the series of {pod}"), || {
+            attributed(&agent.metrics(), space, pod) == [wanted.clone()]
+        });
+    };
+    for name in fractions {
+        is(name, "gpu-0-frac", "GPU", "fraction");
+    }
+    for (name, _) in migs {
+        is(name, &device_of(&namespace, name), "MIG", "alone");
+    }
+    is("whole", "gpu-2", "GPU", "alone");
+    is("p1", "gpu-3-mps", "GPU", "mps");
+    let ready = |count: usize| {
+        agent.metrics().lines().any(|line| line == format!("carve_agent_claims_ready {count}"))
+    };
+    agent.until("ten claims are ready", || ready(10));
 
     // What pods see in there.
     let seen = |pod: &str| -> serde_json::Value {
@@ -98,6 +161,11 @@ fn four_gpus_serve_four_modes_and_swap_them() {
     free(&cluster, &namespace, &fractions);
     agent.until("the late one runs on the GPU of the fractions", || namespace.phase("late") == "Running");
     assert_eq!(device_of(&namespace, "late"), "gpu-0");
+    agent.until("the series of the fractions are gone, and the late one has one", || {
+        let metrics = agent.metrics();
+        fractions.iter().all(|pod| attributed(&metrics, space, pod).is_empty())
+            && attributed(&metrics, space, "late").len() == 1
+    });
 
     // Everything goes, and comes back the other way round.
     free(&cluster, &namespace, &["m3", "m2", "m1", "whole", "p1", "p2", "late"]);
@@ -116,6 +184,14 @@ fn four_gpus_serve_four_modes_and_swap_them() {
         running(name);
         assert_eq!(device_of(&namespace, name), device);
     }
+    let alone = format!("alone: {space}/b");
+    let swapped: [&[&str]; 4] = [
+        &["1× 7g.141gb", "MIG, 1 claim"],
+        &["off", &alone],
+        &["off", "MPS, 1 claim"],
+        &["off", "1 fraction (10 %)"],
+    ];
+    shown_at_once(&cluster, &watching, "the swapped modes", swapped);
     free(&cluster, &namespace, &["a", "b", "c", "d"]);
     let left = || {
         let daemons = cluster.on_node(&["sh", "-c", "pgrep -f '[n]vidia-cuda-mps-control -f' || true"]);
@@ -124,6 +200,8 @@ fn four_gpus_serve_four_modes_and_swap_them() {
         format!("{daemons}{files}")
     };
     cluster.until_or("nothing is left", PATIENCE, || left().is_empty(), left);
+    agent.until("no claim is ready", || ready(0));
+    assert!(!agent.metrics().contains("carve_agent_claim_device{"), "{}", agent.metrics());
     agent.remove();
 }
 

@@ -15,6 +15,11 @@ fn first_five_minutes() {
 }
 
 #[test]
+fn gpus_claims() {
+    session("gpus-claims.txt");
+}
+
+#[test]
 fn mig_apply_and_back() {
     session("mig-apply-and-back.txt");
 }
@@ -66,6 +71,7 @@ fn every_session_is_played() {
     let played = [
         "dra.txt",
         "first-five-minutes.txt",
+        "gpus-claims.txt",
         "machines.txt",
         "mig-apply-and-back.txt",
         "mig-refusals.txt",

@@ -13,11 +13,12 @@ use crate::mps::cuda_probe;
 use crate::options::{AgentOptions, ConfigSource, Job};
 use crate::rivals::{all_parts, rivals};
 use carve_cluster_api::NodeApi;
+use carve_dra_driver::{RecordStore, UsageRecord};
 use carve_formats::DevicePluginConfig;
 use carve_kubelet_api::dial::dial;
 use carve_kubelet_api::registration::{InfoRequest, RegistrationClient};
 use carve_slicing::{NodeGpus, PartId, Settings};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::path::Path;
@@ -300,8 +301,13 @@ async fn cuda(options: &AgentOptions, node: &NodeGpus, settings: &Settings) -> V
         Ok(held) => held.devices,
         Err(why) => return Verdict::Skipped(format!("which GPUs are free is not known: {why}")),
     };
+    let claimed = match claimed(&options.state_dir) {
+        Ok(claimed) => claimed,
+        Err(why) => return Verdict::Skipped(format!("which GPUs are free is not known: {why}")),
+    };
     let free = node.gpus.iter().filter(|gpu| !gpu.lost).find_map(|gpu| {
-        let is_free = |part: &PartId| !held.iter().any(|held| held.part() == *part);
+        let is_free =
+            |part: &PartId| !held.iter().any(|held| held.part() == *part) && !claimed.contains(part);
         if gpu.mig_enabled {
             return gpu.migs.iter().map(carve_slicing::NodeMig::part).find(is_free);
         }
@@ -317,6 +323,14 @@ async fn cuda(options: &AgentOptions, node: &NodeGpus, settings: &Settings) -> V
         Ok(Err(error)) => Verdict::Failed(format!("{part}: {error}")),
         Err(error) => Verdict::Failed(error.to_string()),
     }
+}
+
+/// The parts that claims have. Kubelet tells claims by the names of their devices; which parts those are is on record.
+fn claimed(state: &Path) -> Result<BTreeSet<PartId>, String> {
+    let records = RecordStore::of_agent(state).look().map_err(|error| error.to_string())?;
+    let devices = records.claims.into_values().flat_map(|record| record.devices);
+    let taking = devices.filter(|device| device.usage != UsageRecord::Watch);
+    Ok(taking.map(|device| PartId::new(device.part.unwrap_or(device.gpu))).collect())
 }
 
 /// A file for each step that passed, and none for the others.
@@ -336,4 +350,43 @@ pub(crate) fn leave_files(folder: &Path, report: &Report) -> std::io::Result<()>
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::claimed;
+    use carve_dra_driver::{ClaimRecord, DeviceRecord, RecordStore, Stage, UsageRecord};
+    use carve_slicing::PartId;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn parts_of_claims_are_not_free() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(claimed(folder.path()).unwrap().is_empty());
+        let store = RecordStore::of_agent(folder.path());
+        let _lock = store.lock().unwrap();
+        let device = |gpu: &str, part: Option<&str>, usage| DeviceRecord {
+            request: "r".to_owned(),
+            device: "gpu-0".to_owned(),
+            share: None,
+            gpu: gpu.to_owned(),
+            part: part.map(str::to_owned),
+            guards: None,
+            usage,
+        };
+        let record = ClaimRecord {
+            boot: "b".to_owned(),
+            namespace: "n".to_owned(),
+            name: "c".to_owned(),
+            uid: "u".to_owned(),
+            stage: Stage::Ready,
+            devices: vec![
+                device("GPU-0", Some("MIG-1"), UsageRecord::Alone),
+                device("GPU-1", None, UsageRecord::Alone),
+                device("GPU-2", Some("GPU-2"), UsageRecord::Watch),
+            ],
+        };
+        store.put(&record).unwrap();
+        assert_eq!(claimed(folder.path()).unwrap(), BTreeSet::from(["MIG-1", "GPU-1"].map(PartId::new)));
+    }
 }

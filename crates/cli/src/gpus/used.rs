@@ -85,9 +85,13 @@ impl Used {
             words.extend((!same.is_empty()).then(|| whole_words(kind, &same)));
         }
         let stages = [(Stage::Started, "being made ready"), (Stage::Ending, "being taken back")];
+        let all = distinct(&uses.iter().collect::<Vec<_>>());
         for (stage, text) in stages {
-            let there: Vec<&Use> = uses.iter().filter(|one| one.stage == stage).collect();
-            words.extend((!there.is_empty()).then(|| format!("{} {text}", distinct(&there))));
+            match distinct(&uses.iter().filter(|one| one.stage == stage).collect::<Vec<_>>()) {
+                0 => {}
+                there if there == all => words.push(text.to_owned()),
+                there => words.push(format!("{there} of them {text}")),
+            }
         }
         words.extend((!watching.is_empty()).then(|| format!("{} watching", distinct(&watching))));
         if words.is_empty() { "-".to_owned() } else { words.join(", ") }
@@ -283,7 +287,12 @@ mod tests {
         let going = claim("b", Stage::Ending, &[("gpu-0-frac", FRACTION)]);
         let watching = claim("w", Stage::Ready, &[("gpu-0", UsageRecord::Watch)]);
         let text = words(&[coming, going, watching.clone()]);
-        assert_eq!(text, "2 fractions (50 %), 1 being made ready, 1 being taken back, 1 watching");
+        assert_eq!(
+            text,
+            "2 fractions (50 %), 1 of them being made ready, 1 of them being taken back, 1 watching"
+        );
+        let alone = claim("b", Stage::Started, &[("gpu-0", UsageRecord::Alone)]);
+        assert_eq!(words(&[alone]), "alone: team/b, being made ready");
         assert_eq!(words(&[watching]), "1 watching", "who watches does not use");
     }
 
