@@ -16,6 +16,7 @@ mod claim_spec;
 mod health;
 mod kept;
 mod places;
+mod prepare_error;
 mod preparer;
 mod record;
 mod server;
@@ -26,7 +27,8 @@ mod turns;
 
 pub use claim_spec::{CdiNames, NodeFiles, Places};
 pub use places::{PlacesError, SocketPlaces};
-pub use preparer::{PrepareError, PreparedDevice, Preparer, PreparerSettings, Steps};
+pub use prepare_error::PrepareError;
+pub use preparer::{PreparedDevice, Preparer, PreparerSettings, Steps};
 pub use record::{ClaimRecord, DeviceRecord, RecordError, RecordStore, Records, Stage, UsageRecord};
 pub use server::{Driver, Pace, Registered, ServeError, serve, serve_at};
 pub use sweep::Swept;

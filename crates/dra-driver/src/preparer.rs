@@ -1,12 +1,13 @@
 //! Makes claims ready and takes them back: GPUs, instances, files and records, one call at a time.
 
 use crate::claim_spec::{CdiNames, NodeFiles, Places};
+use crate::prepare_error::PrepareError;
 use crate::record::{ClaimRecord, DeviceRecord, RecordError, RecordStore, Records, Stage, UsageRecord};
 use crate::turns::SetTurns;
 use carve_cdi::{WriteError, remove_named, write_named};
-use carve_dra::{Claim, DeviceName, Grant, GrantError, MigPlace, Usage, excludes, grants};
+use carve_dra::{Claim, DeviceName, Grant, MigPlace, Usage, excludes, grants};
 use carve_formats::dra_config::{ComputePolicy, MpsLimitError as ConfigLimitError, WithoutLimiter};
-use carve_gpu_host::{Gpu, GpuHost, HostError};
+use carve_gpu_host::{Gpu, GpuHost};
 use carve_gpu_model::{Bytes, GpuUuid, Mebibytes};
 use carve_limiter_abi::Limits;
 use carve_mig_manager::{InstanceError, StateDir, make_instance, remove_instance, uncut};
@@ -17,8 +18,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use thiserror::Error;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where a preparer works and for whom.
 #[derive(Debug, Clone)]
@@ -84,120 +84,14 @@ pub struct PreparedDevice {
     pub cdi_ids: Vec<String>,
 }
 
-/// Why a claim is not made ready, or not taken back.
-#[derive(Debug, Error)]
-pub enum PrepareError {
-    /// The claim itself.
-    #[error(transparent)]
-    Grant(#[from] GrantError),
-    /// Records.
-    #[error(transparent)]
-    Record(#[from] RecordError),
-    /// The GPUs can not be asked.
-    #[error("claim {claim}: the GPUs can not be read: {source}")]
-    Host {
-        /// The claim.
-        claim: String,
-        /// Why.
-        source: HostError,
-    },
-    /// The GPU is gone.
-    #[error(
-        "claim {claim}: GPU {minor} of device {device} is not here any more; delete the pod to have another one chosen"
-    )]
-    NoGpu {
-        /// The claim.
-        claim: String,
-        /// Minor number of the GPU.
-        minor: u32,
-        /// The device.
-        device: DeviceName,
-    },
-    /// Another claim has it.
-    #[error(
-        "claim {claim}: device {device} can not be used beside {held}, which claim {holder} {how}; it is made ready when that has ended"
-    )]
-    Taken {
-        /// The claim.
-        claim: String,
-        /// The device.
-        device: DeviceName,
-        /// What the other has.
-        held: String,
-        /// Who.
-        holder: String,
-        /// Still holds it, or is being taken back.
-        how: &'static str,
-    },
-    /// MIG.
-    #[error("claim {claim}: device {device}: {source}")]
-    Instance {
-        /// The claim.
-        claim: String,
-        /// The device.
-        device: String,
-        /// Why.
-        source: InstanceError,
-    },
-    /// MPS can not hold clients to this.
-    #[error("claim {claim}: device {device}: {why}")]
-    Mps {
-        /// The claim.
-        claim: String,
-        /// The device.
-        device: DeviceName,
-        /// Why.
-        why: String,
-    },
-    /// The length of turns.
-    #[error(
-        "claim {claim}: device {device}: the length of turns can not be set: {why}; take timeSlicingConfig out of the claim to do without"
-    )]
-    Turns {
-        /// The claim.
-        claim: String,
-        /// The device.
-        device: DeviceName,
-        /// Why.
-        why: String,
-    },
-    /// The file for the container runtime.
-    #[error("claim {claim}: {source}: {}", source.source)]
-    Cdi {
-        /// The claim.
-        claim: String,
-        /// Why.
-        source: WriteError,
-    },
-    /// The file of limits.
-    #[error("claim {claim}: {}: limits can not be written: {source}", .path.display())]
-    Limits {
-        /// The claim.
-        claim: String,
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The driver's files were not found.
-    #[error("claim {claim}: {why}")]
-    NoFiles {
-        /// The claim.
-        claim: String,
-        /// Why.
-        why: String,
-    },
-    /// Finished before it was begun.
-    #[error("claim with uid {0} was not begun, or was taken back meanwhile; kubelet asks again")]
-    NotBegun(String),
-}
-
 /// Makes claims ready and takes them back.
 #[derive(Debug, Clone)]
 pub struct Preparer {
     pub(crate) settings: PreparerSettings,
     pub(crate) store: RecordStore,
     pub(crate) names: CdiNames,
+    /// Files that were put aside and that nobody was told of yet.
+    troubles: Arc<Mutex<Vec<String>>>,
 }
 
 impl Preparer {
@@ -205,7 +99,7 @@ impl Preparer {
     pub fn new(settings: PreparerSettings) -> Self {
         let store = RecordStore::new(settings.folder.join("claims"));
         let names = CdiNames::new(&settings.driver);
-        Preparer { settings, store, names }
+        Preparer { settings, store, names, troubles: Arc::default() }
     }
 
     /// Every claim that is known, and files that could not be read. Claims of an earlier boot are forgotten: nothing of them is left.
@@ -216,6 +110,8 @@ impl Preparer {
 
     pub(crate) fn read(&self) -> Result<Records, RecordError> {
         let mut records = self.store.all()?;
+        // Whoever reads first puts a broken file aside, and that is seldom the one who tells.
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner).extend(records.troubles.iter().cloned());
         let old = |record: &ClaimRecord| record.boot != self.settings.boot;
         let gone: Vec<String> =
             records.claims.values().filter(|record| old(record)).map(|record| record.uid.clone()).collect();
@@ -224,6 +120,11 @@ impl Preparer {
             self.store.remove(&uid)?;
         }
         Ok(records)
+    }
+
+    /// Files that were put aside since this was asked last, in words.
+    pub fn troubles(&self) -> Vec<String> {
+        std::mem::take(&mut *self.troubles.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The first half: writes down what the claim gets and makes it. Afterwards [`Preparer::daemons`] has its daemons, and when they are
@@ -467,9 +368,14 @@ impl Preparer {
         Ok(())
     }
 
-    /// The daemons that there should be, for all claims.
-    pub fn daemons(&self) -> Result<BTreeMap<PartId, MpsLimits>, RecordError> {
-        let records = self.records()?;
+    /// The daemons that there should be, for all claims. Not told while records are lost: a daemon that no record speaks of would be ended
+    /// under its pods.
+    pub fn daemons(&self) -> Result<BTreeMap<PartId, MpsLimits>, PrepareError> {
+        let _lock = self.store.lock()?;
+        let records = self.read()?;
+        if let Some(uid) = self.files_without_record(&records).into_iter().next() {
+            return Err(PrepareError::Lost(uid));
+        }
         let live = records.claims.values().filter(|record| record.stage != Stage::Ending);
         let mut daemons = BTreeMap::new();
         for device in live.flat_map(|record| &record.devices) {
