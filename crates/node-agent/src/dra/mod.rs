@@ -24,7 +24,7 @@ use carve_dra_driver::{
 };
 use carve_mig_manager::StateDir;
 use carve_slicing::{NodeGpus, PartId, Settings};
-use daemons::Daemons;
+use daemons::{Daemons, smi};
 use driver::ClaimDriver;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -81,7 +81,6 @@ impl DraDoor {
         let (stop, stopped) = watch::channel(false);
 
         let folder = options.state_dir.join("dra");
-        let daemons = Arc::new(Daemons::new(&options, &settings, version));
         let preparer = Arc::new(Preparer::new(PreparerSettings {
             driver: dra.driver_name.clone(),
             pool: api.node().to_owned(),
@@ -94,12 +93,13 @@ impl DraDoor {
                 limiter: dra.limiter.clone(),
             },
             limits_here: dra.limits.clone(),
-            turns: daemons.smi().map(|(program, environment)| {
+            turns: smi(&options, &settings, &version).map(|(program, environment)| {
                 Arc::new(SmiTurns { program, environment }) as Arc<dyn carve_dra_driver::SetTurns>
             }),
             steps: Steps::default(),
             folder,
         }));
+        let daemons = Arc::new(Daemons::new(&options, &settings, version, Arc::clone(&preparer)));
         let claims = Arc::new(ClaimDriver {
             preparer: Arc::clone(&preparer),
             machine: machine.clone(),
@@ -125,6 +125,7 @@ impl DraDoor {
             told: Default::default(),
             tables: BTreeMap::new(),
         };
+        tokio::spawn(daemons::run(Arc::clone(&claims.daemons)));
         tokio::spawn(publisher.run(heard));
         tokio::spawn(sweep::run(Arc::clone(&claims), reporter.clone()));
         let places = SocketPlaces {
