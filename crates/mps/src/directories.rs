@@ -180,14 +180,23 @@ impl PartDirectories {
     /// Removes everything; for a part whose daemon has ended for good.
     pub(crate) fn remove(&self) -> Result<(), DirectoryError> {
         let refused = |source| DirectoryError::Refused { verb: "removed", path: self.folder.clone(), source };
-        // Let go of rather than ended: a namespace that a killed agent left may hold it for as long as it likes, and a mount that came twice
-        // lies under itself.
+        // Let go of rather than ended: others may hold it for as long as they like, and a mount that came twice lies under itself.
         for _ in 0..MOUNTS {
             if is_mount(&self.shm()) {
                 unmount(self.shm(), UnmountFlags::DETACH).map_err(|error| refused(error.into()))?;
             }
         }
+        for what in [self.pipe(), self.log()] {
+            match fs::remove_dir_all(&what) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(refused(source)),
+                _ => {}
+            }
+        }
+        self.remove_note()?;
         match fs::remove_dir_all(&self.folder) {
+            // An agent that was started beside the mount may have a second sight of it, through another folder of the host, and keeps the
+            // kernel from removing the folder below. An empty folder harms nobody.
+            Err(source) if source.kind() == io::ErrorKind::ResourceBusy => Ok(()),
             Err(source) if source.kind() != io::ErrorKind::NotFound => Err(refused(source)),
             _ => Ok(()),
         }
