@@ -6,6 +6,7 @@
 
 mod background;
 mod cluster;
+mod dra_audit;
 mod dra_batch;
 mod dra_claims;
 mod dra_node;
@@ -22,6 +23,7 @@ mod pod;
 pub use background::Background;
 pub use carve_conformance::{Incumbents, Program};
 pub use cluster::{Cluster, PATIENCE};
+pub use dra_audit::{Audit, Holdings};
 pub use dra_batch::{Batch, Unit, counted};
 pub use dra_claims::{Scenario, devices_given, documents, given_device, why_waiting};
 pub use dra_node::{Ask, DRIVER, apply_classes, device_of};

@@ -1,4 +1,4 @@
-//! Why a claim is not made ready, or not taken back, for whoever reads the pod's events.
+//! Why a claim is not made ready, or not taken back, in words for whoever reads the pod's events.
 
 use crate::record::RecordError;
 use carve_cdi::WriteError;
@@ -112,6 +112,12 @@ pub enum PrepareError {
         /// Why.
         why: String,
     },
+    /// There is a file for containers, and no record.
+    #[error(
+        "the record of the claim with uid {0} was lost; MPS daemons are left as they are until it is written anew or the claim's file is cleared \
+         away, which takes some seconds once the API server answers"
+    )]
+    Lost(String),
     /// Finished before it was begun.
     #[error("claim with uid {0} was not begun, or was taken back meanwhile; kubelet asks again")]
     NotBegun(String),

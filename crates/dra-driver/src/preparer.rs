@@ -18,7 +18,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where a preparer works and for whom.
 #[derive(Debug, Clone)]
@@ -90,6 +90,8 @@ pub struct Preparer {
     pub(crate) settings: PreparerSettings,
     pub(crate) store: RecordStore,
     pub(crate) names: CdiNames,
+    /// Files that were put aside and that nobody was told of yet.
+    troubles: Arc<Mutex<Vec<String>>>,
 }
 
 impl Preparer {
@@ -97,7 +99,7 @@ impl Preparer {
     pub fn new(settings: PreparerSettings) -> Self {
         let store = RecordStore::new(settings.folder.join("claims"));
         let names = CdiNames::new(&settings.driver);
-        Preparer { settings, store, names }
+        Preparer { settings, store, names, troubles: Arc::default() }
     }
 
     /// Every claim that is known, and files that could not be read. Claims of an earlier boot are forgotten: nothing of them is left.
@@ -108,6 +110,8 @@ impl Preparer {
 
     pub(crate) fn read(&self) -> Result<Records, RecordError> {
         let mut records = self.store.all()?;
+        // Whoever reads first puts a broken file aside, and that is seldom the one who tells.
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner).extend(records.troubles.iter().cloned());
         let old = |record: &ClaimRecord| record.boot != self.settings.boot;
         let gone: Vec<String> =
             records.claims.values().filter(|record| old(record)).map(|record| record.uid.clone()).collect();
@@ -116,6 +120,11 @@ impl Preparer {
             self.store.remove(&uid)?;
         }
         Ok(records)
+    }
+
+    /// Files that were put aside since this was asked last, in words.
+    pub fn troubles(&self) -> Vec<String> {
+        std::mem::take(&mut *self.troubles.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The first half: writes down what the claim gets and makes it. Afterwards [`Preparer::daemons`] has its daemons, and when they are
@@ -359,9 +368,14 @@ impl Preparer {
         Ok(())
     }
 
-    /// The daemons that there should be, for all claims.
-    pub fn daemons(&self) -> Result<BTreeMap<PartId, MpsLimits>, RecordError> {
-        let records = self.records()?;
+    /// The daemons that there should be, for all claims. Not told while records are lost: a daemon that no record speaks of would be ended
+    /// under its pods.
+    pub fn daemons(&self) -> Result<BTreeMap<PartId, MpsLimits>, PrepareError> {
+        let _lock = self.store.lock()?;
+        let records = self.read()?;
+        if let Some(uid) = self.files_without_record(&records).into_iter().next() {
+            return Err(PrepareError::Lost(uid));
+        }
         let live = records.claims.values().filter(|record| record.stage != Stage::Ending);
         let mut daemons = BTreeMap::new();
         for device in live.flat_map(|record| &record.devices) {

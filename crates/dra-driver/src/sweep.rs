@@ -2,7 +2,7 @@
 
 use crate::prepare_error::PrepareError;
 use crate::preparer::Preparer;
-use crate::record::UsageRecord;
+use crate::record::{Records, UsageRecord};
 use carve_dra::{Claim, DeviceName, MigPlace};
 use carve_gpu_host::GpuHost;
 use carve_gpu_model::{GpuUuid, ProfileId};
@@ -101,10 +101,7 @@ impl Preparer {
     pub fn has_strays(&self) -> Result<bool, PrepareError> {
         let _lock = self.store.lock()?;
         let records = self.read()?;
-        let entries = fs::read_dir(&self.settings.cdi_folder).into_iter().flatten().flatten();
-        let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        let file =
-            names.any(|name| self.names.claim_of(&name).is_some_and(|uid| !records.claims.contains_key(uid)));
+        let file = !self.files_without_record(&records).is_empty();
         let devices = || records.claims.values().flat_map(|record| &record.devices);
         let instance = self.marked().into_iter().any(|(gpu, place)| {
             !devices().any(|device| {
@@ -113,6 +110,24 @@ impl Preparer {
             })
         });
         Ok(file || instance)
+    }
+
+    /// Uids of claims that have a file for containers and no record.
+    pub(crate) fn files_without_record(&self, records: &Records) -> Vec<String> {
+        let entries = fs::read_dir(&self.settings.cdi_folder).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let uid = |name: String| self.names.claim_of(&name).map(str::to_owned);
+        names.filter_map(uid).filter(|uid| !records.claims.contains_key(uid)).collect()
+    }
+
+    /// Those of these claims that were ready and whose records were lost: containers may run with them. [`Preparer::begin`] and
+    /// [`Preparer::finish`] write the records anew and find everything as it was.
+    pub fn lost(&self, claims: Vec<Claim>) -> Result<Vec<Claim>, PrepareError> {
+        let _lock = self.store.lock()?;
+        let records = self.read()?;
+        let lost = self.files_without_record(&records);
+        let is_lost = |claim: &Claim| claim.allocation.is_some() && lost.contains(&claim.uid);
+        Ok(claims.into_iter().filter(is_lost).collect())
     }
 
     /// Instances of each GPU that this driver has not made.

@@ -2,6 +2,7 @@
 
 mod node;
 
+use carve_dra::Claim;
 use carve_dra_driver::PrepareError;
 use carve_formats::cdi::Spec;
 use carve_gpu_host::GpuHost;
@@ -205,4 +206,40 @@ fn after_a_reboot_claims_are_made_anew() {
     assert!(after.preparer().records().unwrap().claims.is_empty());
     after.prepare(&mig).unwrap();
     assert_eq!(after.host.gpu_instances(GpuIndex(0)).unwrap().len(), 1);
+}
+
+/// A record that does not read, of a claim whose pod runs: what the node has stays as it is, and the record is written anew from the claim.
+#[test]
+fn a_lost_record_is_told_and_written_anew_and_no_daemon_is_ended_before() {
+    for (way, claim) in every_way() {
+        let mut node = Node::new(MACHINE);
+        let prepared = node.prepare(&claim).unwrap();
+        let daemons = node.preparer().daemons().unwrap();
+        let before = node.preparer().records().unwrap().claims;
+        let path = node.path("state").join("claims").join(format!("{}.json", claim.uid));
+        std::fs::write(&path, "{ not json").unwrap();
+
+        let preparer = node.preparer();
+        // Whoever reads first does not tell.
+        let refused = preparer.daemons().unwrap_err().to_string();
+        assert!(refused.contains("was lost"), "{way}: {refused}");
+        assert!(preparer.records().unwrap().troubles.is_empty(), "{way}: it is put aside already");
+        let troubles = preparer.troubles();
+        assert!(troubles.len() == 1 && troubles[0].contains("does not read"), "{way}: {troubles:?}");
+        assert!(preparer.troubles().is_empty(), "{way}: told once");
+        assert!(preparer.has_strays().unwrap(), "{way}");
+        let swept = preparer.sweep(&mut node.host, std::slice::from_ref(&claim)).unwrap();
+        assert_eq!(swept.cleared, Vec::<String>::new(), "{way}: its pods may run");
+
+        let other = Claim { uid: "other".to_owned(), ..claim.clone() };
+        let lost = preparer.lost(vec![other, claim.clone()]).unwrap();
+        assert_eq!(lost, std::slice::from_ref(&claim), "{way}");
+        assert_eq!(node.prepare(&claim).unwrap(), prepared, "{way}");
+        assert_eq!(node.preparer().records().unwrap().claims, before, "{way}: the same parts");
+        assert_eq!(node.preparer().daemons().unwrap(), daemons, "{way}");
+        node.unprepare(&claim.uid).unwrap();
+        node.preparer().sweep(&mut node.host, &[]).unwrap();
+        std::fs::remove_file(path.with_extension("corrupt")).unwrap();
+        assert_eq!(node.is_clean(), Ok(()), "{way}");
+    }
 }

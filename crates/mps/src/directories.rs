@@ -68,6 +68,9 @@ impl Note {
 const SELINUX_LABEL: &[u8] = b"system_u:object_r:container_file_t:s0\0";
 const SELINUX: &str = "/sys/fs/selinux";
 const NOTE: &str = "limits";
+const PIPE: &str = "pipe";
+/// More mounts than ever lie on top of each other.
+const MOUNTS: usize = 8;
 
 /// Where the daemon of one part has its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,18 +89,19 @@ impl PartDirectories {
         Ok(PartDirectories { folder: root.join(name) })
     }
 
-    /// Parts below a root that an earlier process ran daemons for.
+    /// Parts below a root that an earlier process ran daemons for, or was about to: one that was killed between the start of a
+    /// daemon and the note of its limits has left a daemon without limits.
     pub fn left_behind(root: &Path) -> Vec<PartId> {
         let entries = fs::read_dir(root).into_iter().flatten().flatten();
         entries
-            .filter(|entry| entry.path().join(NOTE).is_file())
+            .filter(|entry| entry.path().join(NOTE).is_file() || entry.path().join(PIPE).is_dir())
             .filter_map(|entry| Some(PartId::new(entry.file_name().to_str()?)))
             .collect()
     }
 
     /// Where clients meet the daemon.
     pub fn pipe(&self) -> PathBuf {
-        self.folder.join("pipe")
+        self.folder.join(PIPE)
     }
 
     /// Where the daemon writes.
@@ -176,10 +180,23 @@ impl PartDirectories {
     /// Removes everything; for a part whose daemon has ended for good.
     pub(crate) fn remove(&self) -> Result<(), DirectoryError> {
         let refused = |source| DirectoryError::Refused { verb: "removed", path: self.folder.clone(), source };
-        if is_mount(&self.shm()) {
-            unmount(self.shm(), UnmountFlags::empty()).map_err(|error| refused(error.into()))?;
+        // Let go of rather than ended: others may hold it for as long as they like, and a mount that came twice lies under itself.
+        for _ in 0..MOUNTS {
+            if is_mount(&self.shm()) {
+                unmount(self.shm(), UnmountFlags::DETACH).map_err(|error| refused(error.into()))?;
+            }
         }
+        for what in [self.pipe(), self.log()] {
+            match fs::remove_dir_all(&what) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(refused(source)),
+                _ => {}
+            }
+        }
+        self.remove_note()?;
         match fs::remove_dir_all(&self.folder) {
+            // An agent that was started beside the mount may have a second sight of it, through another folder of the host, and keeps the
+            // kernel from removing the folder below. An empty folder harms nobody.
+            Err(source) if source.kind() == io::ErrorKind::ResourceBusy => Ok(()),
             Err(source) if source.kind() != io::ErrorKind::NotFound => Err(refused(source)),
             _ => Ok(()),
         }
@@ -244,10 +261,16 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let settings = MpsSettings { mount_shm: false, ..MpsSettings::new(root.path(), "/none") };
         let directories = PartDirectories::new(root.path(), &PartId::new("GPU-1")).unwrap();
+        assert!(PartDirectories::left_behind(root.path()).is_empty());
         directories.prepare(&settings).unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o7777;
         assert_eq!((mode(&directories.pipe()), mode(&directories.shm())), (0o755, 0o1777));
-        assert!(PartDirectories::left_behind(root.path()).is_empty());
+        let behind = PartDirectories::left_behind(root.path());
+        assert_eq!(
+            behind,
+            [PartId::new("GPU-1")],
+            "a daemon may have been started, and not been told limits"
+        );
         directories.write_note(&note()).unwrap();
         assert_eq!(directories.note(), Some(note()));
         assert_eq!(PartDirectories::left_behind(root.path()), [PartId::new("GPU-1")]);

@@ -95,6 +95,11 @@ impl MpsDoor {
         troubles
     }
 
+    /// The parts that a daemon is kept for.
+    pub(crate) fn keeps(&self) -> impl Iterator<Item = &PartId> {
+        self.wanted.keys()
+    }
+
     /// Has a daemon for exactly these parts, below this folder.
     pub(crate) fn keep(
         &mut self,

@@ -96,17 +96,10 @@ impl ClaimDriver {
             begun.map_err(|gone| gone.to_string())?.map_err(|error| error.to_string())?;
         }
         let (preparer, uid) = (Arc::clone(&self.preparer), asked.uid.clone());
-        let daemons = aside(move || {
-            Ok::<_, String>((
-                preparer.daemons_of(&uid).map_err(|e| e.to_string())?,
-                preparer.daemons().map_err(|e| e.to_string())?,
-            ))
-        })
-        .await??;
-        let (parts, wanted) = daemons;
+        let parts = aside(move || preparer.daemons_of(&uid)).await?.map_err(|error| error.to_string())?;
         if !parts.is_empty() {
             let title = format!("claim {}/{}", asked.namespace, asked.name);
-            self.daemons.keep(wanted).await.map_err(|why| format!("{title}: {why}"))?;
+            self.daemons.keep().await.map_err(|why| format!("{title}: {why}"))?;
             self.daemons.ready(&parts).await.map_err(|why| format!("{title}: MPS is not ready: {why}"))?;
         }
         let (preparer, uid, files) =
@@ -144,21 +137,46 @@ impl ClaimDriver {
         let released = aside(move || {
             let parts = preparer.daemons_of(&claim).map_err(|error| error.to_string())?;
             let more = preparer.release(&claim).map_err(|error| error.to_string())?;
+            if !more || parts.is_empty() {
+                return Ok::<_, String>((more, parts));
+            }
             let wanted = preparer.daemons().map_err(|error| error.to_string())?;
-            Ok::<_, String>((more, parts, wanted))
+            Ok((more, parts.into_iter().filter(|part| !wanted.contains_key(part)).collect()))
         });
-        let (more, parts, wanted) = released.await??;
+        let (more, gone) = released.await??;
         if !more {
             return Ok(());
         }
-        let gone: Vec<_> = parts.into_iter().filter(|part| !wanted.contains_key(part)).collect();
         if !gone.is_empty() {
-            self.daemons.keep(wanted).await?;
+            self.daemons.keep().await?;
             self.daemons.gone(&gone).await.map_err(|why| format!("its MPS daemon still runs: {why}"))?;
         }
         let (preparer, claim) = (Arc::clone(&self.preparer), uid.to_owned());
         let ended = self.machine.ask(move |host| preparer.end(host, &claim)).await;
         ended.map_err(|gone| gone.to_string())?.map_err(|error| error.to_string())
+    }
+
+    /// Writes anew the records of claims that are served and whose records were lost, so that they are taken back like all others; in words.
+    pub(crate) async fn recover(&self) -> Result<Vec<String>, String> {
+        let claims = self.api.claims_here(&self.driver).await.map_err(|error| error.to_string())?;
+        let preparer = Arc::clone(&self.preparer);
+        let lost = aside(move || preparer.lost(claims)).await?.map_err(|error| error.to_string())?;
+        let mut news = Vec::new();
+        for claim in lost {
+            let (title, uid) = (format!("claim {}/{}", claim.namespace, claim.name), claim.uid.clone());
+            let (preparer, files) = (Arc::clone(&self.preparer), self.files.borrow().clone());
+            let written = self.machine.ask(move |host| {
+                preparer.begin(host, &claim)?;
+                preparer.finish(&uid, &files)
+            });
+            news.push(match written.await.map_err(|gone| gone.to_string())? {
+                Ok(_) => format!("the record of {title} was lost and is written anew; its pods go on"),
+                Err(error) => {
+                    format!("the record of {title} was lost and can not be written anew yet: {error}")
+                }
+            });
+        }
+        Ok(news)
     }
 
     /// Tells in the status of the claim what it has. Nobody waits for it.

@@ -27,7 +27,7 @@ use carve_dra_driver::{
 };
 use carve_mig_manager::StateDir;
 use carve_slicing::{NodeGpus, PartId, Settings};
-use daemons::Daemons;
+use daemons::{Daemons, smi};
 use driver::ClaimDriver;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -86,7 +86,6 @@ impl DraDoor {
 
         let folder = options.state_dir.join("dra");
         let attribution = Attribution::new(&options.state_dir, &dra.driver_name, &boot, Arc::clone(&metrics));
-        let daemons = Arc::new(Daemons::new(&options, &settings, version));
         let preparer = Arc::new(Preparer::new(PreparerSettings {
             driver: dra.driver_name.clone(),
             pool: api.node().to_owned(),
@@ -99,12 +98,13 @@ impl DraDoor {
                 limiter: dra.limiter.clone(),
             },
             limits_here: dra.limits.clone(),
-            turns: daemons.smi().map(|(program, environment)| {
+            turns: smi(&options, &settings, &version).map(|(program, environment)| {
                 Arc::new(SmiTurns { program, environment }) as Arc<dyn carve_dra_driver::SetTurns>
             }),
             steps: Steps::default(),
             folder,
         }));
+        let daemons = Arc::new(Daemons::new(&options, &settings, version, Arc::clone(&preparer)));
         let claims = Arc::new(ClaimDriver {
             preparer: Arc::clone(&preparer),
             machine: machine.clone(),
@@ -131,6 +131,7 @@ impl DraDoor {
             told: Default::default(),
             tables: BTreeMap::new(),
         };
+        tokio::spawn(daemons::run(Arc::clone(&claims.daemons)));
         tokio::spawn(publisher.run(heard));
         tokio::spawn(sweep::run(Arc::clone(&claims), reporter.clone()));
         let places = SocketPlaces {

@@ -29,6 +29,12 @@ pub(crate) async fn run(driver: Arc<ClaimDriver>, reporter: Reporter) {
 }
 
 async fn once(driver: &ClaimDriver) -> Result<Vec<(Tone, String)>, String> {
+    let mut news: Vec<(Tone, String)> = Vec::new();
+    let preparer = Arc::clone(&driver.preparer);
+    let strays = tokio::task::spawn_blocking(move || preparer.has_strays()).await;
+    if strays.map_err(|error| error.to_string())?.map_err(|error| error.to_string())? {
+        news.extend(driver.recover().await?.into_iter().map(|text| (Tone::Warning, text)));
+    }
     // Only what was there before claims are asked for can be known to be gone.
     let preparer = Arc::clone(&driver.preparer);
     let known = tokio::task::spawn_blocking(move || Ok((preparer.records()?, preparer.has_strays()?))).await;
@@ -47,8 +53,7 @@ async fn once(driver: &ClaimDriver) -> Result<Vec<(Tone, String)>, String> {
     let preparer = Arc::clone(&driver.preparer);
     let swept = driver.machine.ask(move |host| preparer.sweep(host, &claims)).await;
     let swept = swept.map_err(|gone| gone.to_string())?.map_err(|error| error.to_string())?;
-    let mut news: Vec<(Tone, String)> = Vec::new();
-    news.extend(before.troubles.into_iter().map(|text| (Tone::Warning, text)));
+    news.extend(driver.preparer.troubles().into_iter().map(|text| (Tone::Warning, text)));
     news.extend(swept.kept.into_iter().map(|text| (Tone::Warning, text)));
     news.extend(swept.cleared.into_iter().map(|what| (Tone::Normal, format!("{what}, was cleared away"))));
     for uid in swept.gone.iter().filter(|uid| before.claims.contains_key(*uid)) {
