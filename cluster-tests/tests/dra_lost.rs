@@ -79,6 +79,7 @@ fn records_get_corrupted_and_lost() {
 }
 
 #[test]
+#[ignore = "written, and not yet seen to pass on a lab: run it with --ignored"]
 fn claims_vanish_behind_kubelets_back() {
     let Some(cluster) = Cluster::connect() else { return };
     let Some(node) = GpuNode::new(&cluster, "dra-vanish", "h200-141gb:3") else { return };
@@ -115,6 +116,7 @@ fn claims_vanish_behind_kubelets_back() {
 }
 
 #[test]
+#[ignore = "written, and not yet seen to pass on a lab: run it with --ignored"]
 fn kubelet_restarts_and_the_api_server_goes_away() {
     let Some(cluster) = Cluster::connect() else { return };
     let Some(node) = GpuNode::new(&cluster, "dra-away", "h200-141gb:3") else { return };
@@ -195,6 +197,7 @@ fn taints(cluster: &Cluster, gpu: &str) -> Vec<Vec<Value>> {
 }
 
 #[test]
+#[ignore = "written, and not yet seen to pass on a lab: run it with --ignored"]
 fn gpus_get_sick_and_well() {
     let Some(cluster) = Cluster::connect() else { return };
     let Some(node) = GpuNode::new(&cluster, "dra-sick", "h200-141gb:2") else { return };
