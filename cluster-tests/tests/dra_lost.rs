@@ -197,7 +197,6 @@ fn taints(cluster: &Cluster, gpu: &str) -> Vec<Vec<Value>> {
 }
 
 #[test]
-#[ignore = "written, and not yet seen to pass on a lab: run it with --ignored"]
 fn gpus_get_sick_and_well() {
     let Some(cluster) = Cluster::connect() else { return };
     let Some(node) = GpuNode::new(&cluster, "dra-sick", "h200-141gb:2") else { return };
