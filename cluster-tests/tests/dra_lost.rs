@@ -79,7 +79,6 @@ fn records_get_corrupted_and_lost() {
 }
 
 #[test]
-#[ignore = "written, and not yet seen to pass on a lab: run it with --ignored"]
 fn claims_vanish_behind_kubelets_back() {
     let Some(cluster) = Cluster::connect() else { return };
     let Some(node) = GpuNode::new(&cluster, "dra-vanish", "h200-141gb:3") else { return };
