@@ -67,6 +67,7 @@ fn sees_its_own(audit: &Audit<'_>, names: &[&str]) {
 }
 
 #[test]
+#[ignore = "written, and not yet seen to pass on a lab: run it with --ignored"]
 fn killed_at_random_moments() {
     let Some(cluster) = Cluster::connect() else { return };
     let Some(node) = GpuNode::new(&cluster, "dra-chaos", "h200-141gb:3") else { return };
@@ -153,6 +154,7 @@ fn a_disk_without_room() {
 }
 
 #[test]
+#[ignore = "written, and not yet seen to pass on a lab: run it with --ignored"]
 fn two_agents_at_once() {
     let Some(cluster) = Cluster::connect() else { return };
     let Some(node) = GpuNode::new(&cluster, "dra-rolling", "h200-141gb:3") else { return };
