@@ -122,3 +122,16 @@ pub enum PrepareError {
     #[error("claim with uid {0} was not begun, or was taken back meanwhile; kubelet asks again")]
     NotBegun(String),
 }
+
+impl PrepareError {
+    /// Whether it may pass by itself in a moment: somebody else has what the claim was given, and is about to give it back. A scheduler
+    /// gives a device away again as soon as a claim is gone, and kubelet takes it back when the containers have ended.
+    pub fn may_pass(&self) -> bool {
+        use InstanceError::{InTheWay, StillCut};
+        matches!(
+            self,
+            PrepareError::Taken { .. }
+                | PrepareError::Instance { source: InTheWay { .. } | StillCut { .. }, .. }
+        )
+    }
+}

@@ -5,7 +5,7 @@ use crate::machine::Machine;
 use crate::metrics::Metrics;
 use carve_cluster_api::{ApiError, ClaimDeviceStatus, NodeApi, Tone};
 use carve_dra_driver::{
-    ClaimRecord, DeviceRecord, Driver, NodeFiles, PreparedDevice, Preparer, Stage, UsageRecord,
+    ClaimRecord, DeviceRecord, Driver, NodeFiles, PrepareError, PreparedDevice, Preparer, Stage, UsageRecord,
 };
 use carve_kubelet_api::dra::{Claim, Device};
 use serde_json::{Value, json};
@@ -16,6 +16,11 @@ use tokio::sync::watch;
 
 /// How long the API server may take to tell about a claim.
 const ASKING: Duration = Duration::from_secs(10);
+
+/// How long a claim waits for what another is about to give back: containers may take as long as their pod allows to end.
+const GIVING_BACK: Duration = Duration::from_secs(30);
+/// How often it looks.
+const MOMENT: Duration = Duration::from_millis(50);
 
 /// Makes claims ready.
 #[derive(Debug)]
@@ -90,10 +95,15 @@ impl ClaimDriver {
         // What was made ready before stays so, also while the API server is away.
         let known = self.record(&asked.uid).await?;
         if known.as_ref().is_none_or(|record| record.stage != Stage::Ready) {
-            let claim = self.read(asked).await?;
-            let preparer = Arc::clone(&self.preparer);
-            let begun = self.machine.ask(move |host| preparer.begin(host, &claim)).await;
-            begun.map_err(|gone| gone.to_string())?.map_err(|error| error.to_string())?;
+            let claim = Arc::new(self.read(asked).await?);
+            let give_up = tokio::time::Instant::now() + GIVING_BACK;
+            // Kubelet would not ask again for a minute or more.
+            while let Err(error) = self.begin(&claim).await? {
+                if !error.may_pass() || tokio::time::Instant::now() > give_up {
+                    return Err(error.to_string());
+                }
+                tokio::time::sleep(MOMENT).await;
+            }
         }
         let (preparer, uid) = (Arc::clone(&self.preparer), asked.uid.clone());
         let parts = aside(move || preparer.daemons_of(&uid)).await?.map_err(|error| error.to_string())?;
@@ -108,6 +118,12 @@ impl ClaimDriver {
             aside(move || preparer.finish(&uid, &files)).await?.map_err(|error| error.to_string())?;
         self.tell(asked).await;
         Ok(prepared)
+    }
+
+    async fn begin(&self, claim: &Arc<carve_dra::Claim>) -> Result<Result<(), PrepareError>, String> {
+        let (preparer, claim) = (Arc::clone(&self.preparer), Arc::clone(claim));
+        let begun = self.machine.ask(move |host| preparer.begin(host, &claim)).await;
+        begun.map_err(|gone| gone.to_string())
     }
 
     async fn record(&self, uid: &str) -> Result<Option<ClaimRecord>, String> {
