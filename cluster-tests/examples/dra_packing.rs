@@ -64,6 +64,7 @@ fn main() {
             let told = runtime.block_on(play(seed.parse().expect("a seed"), order));
             println!("{told}");
         }
+        ["model"] => print_model(),
         seeds => {
             let seeds: Vec<u64> =
                 seeds.iter().map(|seed| seed.parse().expect("a seed is a number")).collect();
