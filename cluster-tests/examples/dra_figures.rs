@@ -118,6 +118,13 @@ fn pods(cluster: &Cluster, node: &GpuNode, namespace: &Namespace, kind: &str, as
         for what in ["pod", "resourceclaim"] {
             cluster.kubectl(&["delete", what, &name, "-n", namespace.name(), "--wait=true"]);
         }
+        // The scheduler would give the next one the same device, which kubelet has not taken back yet.
+        let records = node.files("state").join("dra/claims");
+        let given_back = || {
+            let entries = std::fs::read_dir(&records).into_iter().flatten().flatten();
+            entries.into_iter().all(|entry| entry.path().extension().is_none_or(|kind| kind != "json"))
+        };
+        cluster.until(&format!("{name} is given back"), PATIENCE, given_back);
     }
     seconds
 }
