@@ -1,7 +1,7 @@
 //! Plays kubelet to a driver: makes claims ready and takes them back, one after another, and tells how long each call took.
 //!
 //! `claim_rounds KUBECONFIG NODE NAMESPACE SOCKET ROUNDS`: the claims are real ones on the API server, whose status says what a
-//! scheduler would have written; there are no pods. Prints one line of JSON with the milliseconds of every call.
+//! scheduler would have written; there are no pods. Prints one line of JSON with the milliseconds of every call, or what went wrong.
 
 use anyhow::{Context, Result, bail};
 use carve_cluster_api::NodeApi;
@@ -37,7 +37,15 @@ fn result(round: usize, node: &str) -> (&'static str, Value) {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<()> {
+async fn main() {
+    // Whoever runs it on a node hears what it prints, and nothing else.
+    match rounds().await {
+        Ok(times) => println!("{}", Value::from(times)),
+        Err(error) => println!("{error:#}"),
+    }
+}
+
+async fn rounds() -> Result<Vec<Value>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [kubeconfig, node, namespace, socket, rounds] = &arguments[..] else {
         bail!("usage: claim_rounds KUBECONFIG NODE NAMESPACE SOCKET ROUNDS")
@@ -83,6 +91,5 @@ async fn main() -> Result<()> {
         claims.replace_status(&name, &PostParams::default(), &serde_json::from_value(freed)?).await?;
         claims.delete(&name, &DeleteParams::default()).await?;
     }
-    println!("{}", Value::from(times));
-    Ok(())
+    Ok(times)
 }
