@@ -113,7 +113,8 @@ fn offer(driver: &str, text: &str) -> Result<Vec<Slice>> {
         let reserved = host.memory(gpu.index)?.reserved;
         gpus.push(GpuFacts { gpu, reserved, table, pcie_root: None, taints, mig_taints: BTreeMap::new() });
     }
-    Ok(slices(&layout(&host.driver()?, &gpus, &mode.ways()).packed()))
+    // In the order of GPUs, so that what changes about one GPU changes one slice.
+    Ok(slices(&layout(&host.driver()?, &gpus, &mode.ways())))
 }
 
 fn device(told: &Value) -> ClaimDeviceStatus {
