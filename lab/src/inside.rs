@@ -4,7 +4,7 @@ use crate::components::{self, Component};
 use crate::lab::Node;
 use crate::programs::run;
 use anyhow::{Context, Result, bail};
-use rustix::process::{WaitOptions, wait};
+use rustix::process::{Pid, WaitOptions, wait, waitpid};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -220,7 +220,9 @@ impl Running {
                     fs::remove_file(entry.path())?;
                     continue;
                 }
-                // Forgotten before it is buried: its end was wanted.
+                // Buried here, because its end was wanted; a large process takes a while to let go of its sockets, and the new one
+                // would find its address in use.
+                let _ = waitpid(Pid::from_raw(pid), WaitOptions::empty());
                 self.ended.extend(self.processes.remove(&pid));
             }
             if let Some(place) = self.ended.iter().position(|component| component.name == wanted) {
