@@ -157,7 +157,7 @@ fn kubelet_restarts_and_the_api_server_goes_away() {
     std::thread::sleep(std::time::Duration::from_secs(2));
     cluster.stop("kube-apiserver");
     agent.signal("CONT");
-    let places = |records: &BTreeSet<String>| records.iter().any(|mark| mark.contains("2g.35gb"));
+    let places = |records: &BTreeSet<String>| records.iter().any(|mark| mark.contains("2g35gb"));
     let taken_back = || !places(&audit.holdings().marks);
     cluster.until("what is taken back needs no API server", carve_cluster_tests::PATIENCE, taken_back);
     let meanwhile = audit.holdings();
