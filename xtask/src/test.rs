@@ -2,7 +2,7 @@
 
 use crate::run::{cargo, run};
 use crate::tidy::manifests;
-use crate::{fuzz, incumbents, lab, tidy};
+use crate::{cuda_symbols, fuzz, incumbents, lab, tidy};
 use anyhow::{Context, Result, bail};
 use carve_lab::{Lab, Places, Release};
 use std::path::{Path, PathBuf};
@@ -37,6 +37,7 @@ pub(crate) fn test() -> Result<()> {
             .iter()
             .try_for_each(|manifest| run(cargo().args(["check", "--quiet", "--manifest-path"]).arg(manifest)))
     })?;
+    step("CUDA's functions", &mut cuda_symbols::for_tests)?;
     step("incumbents", &mut || {
         programs = incumbents::for_tests()?;
         Ok(())

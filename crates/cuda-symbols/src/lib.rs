@@ -1,7 +1,7 @@
-//! What every function of the CUDA driver interface does to memory and work, by the name under which libcuda.so.1 exports it.
+//! What every function of the CUDA driver interface does to memory and work, by the name that libcuda.so.1 exports.
 //!
-//! The lists are compared with NVIDIA's headers by `cargo xtask cuda-symbols`, which names what they lack. A function has the one value
-//! that a limiter must act on first; what else it may do stands with the list. See `docs/design/limiter-symbols.md`.
+//! The lists are compared with NVIDIA's headers by `cargo xtask cuda-symbols`, which names what they lack. A function
+//! has the one value that a limiter must act on first. See `docs/design/limiter-symbols.md`.
 #![no_std]
 
 mod memory;
@@ -41,15 +41,15 @@ pub enum Does {
     TellsMemory,
     /// Runs work on a GPU's multiprocessors: wait until the share of time allows it.
     Launches,
-    /// Copies or fills memory, with copy engines or multiprocessors as the driver chooses: decide whether it counts as work.
+    /// Copies or fills memory, with copy engines or multiprocessors as the driver chooses: decide whether it is work.
     Copies,
-    /// Adds, changes or removes nodes of a graph; the type of a node says what its launch will do: look for allocations.
+    /// Adds, changes or removes nodes of a graph, whose types say what a launch will do: look for allocations.
     BuildsGraph,
-    /// Begins or ends a capture, or sets what is forbidden meanwhile: calls are recorded, not run, and a limiter's own could break it.
+    /// Begins or ends a capture of calls that are then not run, or sets what may break it: keep own calls out of it.
     Captures,
     /// Blocks until work has ended: a place to settle what work has cost.
     Waits,
-    /// Makes a context or adds a user to one, which takes memory of a size that no argument says: measure before and after.
+    /// Makes a context, of a size that no argument says, or adds a user to one: measure before and after.
     MakesContext,
     /// Ends a context or drops a user of one; everything in it goes with it.
     EndsContext,

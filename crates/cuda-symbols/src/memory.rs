@@ -102,7 +102,7 @@ pub(crate) const IMPORTS: &[&str] = &[
 ];
 
 /// Names of [`Does::Grows`](crate::Does::Grows). Stacks, heap and printf buffer of a context; executable
-/// graphs with what their allocation nodes need; objects of the NVLink fabric.
+/// graphs with what their allocation nodes need; multicast objects and logical endpoints, whose cost is not documented.
 pub(crate) const GROWS: &[&str] = &[
     "cuCtxSetLimit",
     "cuGraphInstantiate",
