@@ -39,24 +39,35 @@ pub enum Verdict {
 }
 
 /// The word, seen at a rate.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Pace<'a> {
     paid: &'a AtomicU64,
     rate: Rate,
+    horizon: u64,
 }
 
 impl<'a> Pace<'a> {
     /// The pace of a container.
     pub fn new(paid: &'a AtomicU64, rate: Rate) -> Self {
-        Pace { paid, rate }
+        Pace { paid, rate, horizon: HORIZON }
+    }
+
+    /// The same for one that has turns: what it may use in one turn gathers for a whole period.
+    pub fn in_turns(self, period: u64) -> Self {
+        Pace { horizon: HORIZON.max(period), ..self }
+    }
+
+    /// The same at another rate.
+    pub fn at(self, rate: Rate) -> Self {
+        Pace { rate, ..self }
     }
 
     /// Whether work that takes about this long may start. `quantum` is how much must be free at least, so that whoever had to wait
     /// can then start several pieces at once; it is more than half of the work only for small pieces.
     pub fn verdict(&self, now: u64, work: u64, quantum: u64) -> Verdict {
-        let most = self.rate.of(HORIZON);
+        let most = self.rate.of(self.horizon);
         let needed = (work / 2).max(quantum).min(most / 2);
-        let paid = self.paid.load(Ordering::Relaxed).max(now.saturating_sub(HORIZON));
+        let paid = self.paid.load(Ordering::Relaxed).max(now.saturating_sub(self.horizon));
         let at = paid.saturating_add(self.rate.stretched(needed));
         if at <= now { Verdict::Go } else { Verdict::At(at) }
     }
@@ -64,7 +75,7 @@ impl<'a> Pace<'a> {
     /// Work that was started is to be paid for.
     pub fn charge(&self, now: u64, work: u64) {
         let moved = |paid: u64| {
-            Some(paid.max(now.saturating_sub(HORIZON)).saturating_add(self.rate.stretched(work)))
+            Some(paid.max(now.saturating_sub(self.horizon)).saturating_add(self.rate.stretched(work)))
         };
         let _ = self.paid.fetch_update(Ordering::Relaxed, Ordering::Relaxed, moved);
     }

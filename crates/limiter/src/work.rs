@@ -13,8 +13,8 @@ use crate::driver::own::{
 };
 use crate::driver::{Code, NOT_PERMITTED, SUCCESS};
 use crate::lock::Taken;
-use crate::process::{Part, Process, process};
-use carve_limiter_abi::{Pace, Rate, Slot, Verdict};
+use crate::process::{Process, process};
+use carve_limiter_abi::{Pace, Rate, Region, Slot, Turn, Verdict};
 use core::sync::atomic::Ordering;
 
 const CONTEXTS: usize = 16;
@@ -49,6 +49,8 @@ struct Sample {
     charged: u64,
     /// The burst that it is in.
     burst: u64,
+    /// All work that was started up to it.
+    started: u64,
 }
 
 /// The piece of work is about to start.
@@ -84,6 +86,8 @@ struct Context {
     spare: [usize; SPARE],
     spares: usize,
     bursts: u64,
+    /// All work that was ever started, in nanoseconds that it takes.
+    started: u64,
     /// When to look at what has ended again: asking the driver after every launch would cost more than the launch.
     look: u64,
 }
@@ -243,7 +247,7 @@ impl Work {
     }
 
     /// Looks at what has ended, learns from it and charges it.
-    fn collect(&mut self, number: usize, pace: &Pace<'_>, slot: Option<&Slot>) {
+    fn collect(&mut self, number: usize, pace: &Pace<'_>, region: &Region, slot: Option<&Slot>) {
         let Work { contexts, costs, nothing, gaps } = self;
         let context = &mut contexts[number];
         for place in 0..SAMPLES {
@@ -260,6 +264,9 @@ impl Work {
             }
             if let Some(took) = between(sample.before, sample.after) {
                 let took = took.saturating_sub(*nothing);
+                // What was started behind it is all that the GPU can still have to do.
+                let behind = now().saturating_add(context.started.wrapping_sub(sample.started));
+                region.head.busy.fetch_min(behind, Ordering::Relaxed);
                 costs.learn(sample.kind, took);
                 pace.correct(sample.charged, took);
                 let burst = match context.open.number == sample.burst {
@@ -270,6 +277,7 @@ impl Work {
                     burst.charged = (burst.charged + took).saturating_sub(sample.charged);
                 }
                 if let Some(slot) = slot {
+                    slot.beside.store(*nothing as i64, Ordering::Relaxed);
                     let longest = slot.longest.load(Ordering::Relaxed);
                     // It is forgotten slowly, so that what counts is what ran of late.
                     slot.longest.store(took.max(longest - longest / 64), Ordering::Relaxed);
@@ -327,11 +335,12 @@ pub(crate) fn enter(stream: usize, kind: impl FnOnce() -> Kind) -> Result<Option
     }
     let _relaxed = Relaxed::enter(process);
     let mut time = came;
-    let rate = loop {
-        let Some((rate, turns)) = part.rate(time) else { break Rate::ALL };
-        let pace = Pace::new(&region.head.paid, rate);
+    let (pace, rate) = loop {
+        let Some((rate, turns)) = part.rate(time) else { break (Pace::new(&region.head.paid, Rate::ALL), Rate::ALL) };
+        let period = turns.iter().map(|turn| turn.period).max().unwrap_or(0);
+        let pace = Pace::new(&region.head.paid, rate).in_turns(period);
         if time >= work.contexts[number].look {
-            work.collect(number, &pace, slot);
+            work.collect(number, &pace, region, slot);
             work.contexts[number].look = time + LOOK;
         }
         let waited = time.saturating_sub(came);
@@ -347,11 +356,14 @@ pub(crate) fn enter(stream: usize, kind: impl FnOnce() -> Kind) -> Result<Option
         }
         let cost = known.unwrap_or(0);
         let open = work.contexts[number].open.number != 0;
+        // Turns alone hold short pieces to the share; the rate is there for what reaches over their end.
+        let short = turns.iter().any(|turn| turn.length > 4 * cost);
+        let pace = if short { pace.at(Rate(rate.0 + rate.0 / 10)) } else { pace };
         let verdict = pace.verdict(time, cost, if open { 0 } else { QUANTUM });
         let busy = region.head.busy.load(Ordering::Relaxed).max(time);
         let allowed = turns_allow(&turns, time, busy, cost);
         let when = match (verdict, allowed) {
-            (Verdict::Go, None) => break rate,
+            (Verdict::Go, None) => break (pace, rate),
             (Verdict::Go, Some(when)) => when,
             (Verdict::At(when), None) => when,
             (Verdict::At(one), Some(other)) => one.max(other),
@@ -375,16 +387,23 @@ pub(crate) fn enter(stream: usize, kind: impl FnOnce() -> Kind) -> Result<Option
             slot.throttled.fetch_add(waited, Ordering::Relaxed);
         }
     }
-    Ok(Some(start(&mut work, number, stream, kind, rate, part, time)))
+    let pace = (rate < Rate::ALL).then_some(pace);
+    Ok(Some(start(&mut work, number, stream, kind, pace, region, time)))
 }
 
 /// Notes a piece of work that starts now.
-fn start(work: &mut Work, number: usize, stream: usize, kind: Kind, rate: Rate, part: &Part, time: u64) -> Ticket {
-    let Some((region, _)) = part.region() else { return Ticket::default() };
-    let pace = Pace::new(&region.head.paid, rate);
+fn start(
+    work: &mut Work,
+    number: usize,
+    stream: usize,
+    kind: Kind,
+    pace: Option<Pace<'_>>,
+    region: &Region,
+    time: u64,
+) -> Ticket {
     let (known, measure) = work.costs.start(kind);
     let cost = known.unwrap_or(0);
-    if rate < Rate::ALL {
+    if let Some(pace) = pace {
         pace.charge(time, cost);
     }
     let moved = |busy: u64| Some(busy.max(time) + cost);
@@ -398,6 +417,7 @@ fn start(work: &mut Work, number: usize, stream: usize, kind: Kind, rate: Rate, 
     }
     context.lane(stream);
     context.open.charged += cost;
+    context.started = context.started.wrapping_add(cost);
     let mut ticket = Ticket { context: number, stream, sample: None };
     if measure
         && let Some(place) = context.samples.iter().position(|sample| sample.stage == 0)
@@ -407,7 +427,7 @@ fn start(work: &mut Work, number: usize, stream: usize, kind: Kind, rate: Rate, 
             Some(after) if record(before, stream) => {
                 let (burst, first) = (context.open.number, u32::from(known.is_none()));
                 context.samples[place] =
-                    Sample { stage: STARTING, first, before, after, beyond: 0, kind, charged: cost, burst };
+                    Sample { stage: STARTING, first, before, after, beyond: 0, kind, charged: cost, burst, started: context.started };
                 ticket.sample = Some(place);
             }
             other => {
@@ -445,7 +465,7 @@ fn pause<'a>(process: &'a Process, work: Taken<'a, Work>, nanoseconds: u64) -> T
 }
 
 /// When turns let a piece of work start, if not now.
-fn turns_allow(turns: &[carve_limiter_abi::Turn], time: u64, busy: u64, cost: u64) -> Option<u64> {
+fn turns_allow(turns: &[Turn], time: u64, busy: u64, cost: u64) -> Option<u64> {
     let mut earliest = None::<u64>;
     for turn in turns.iter().filter(|turn| turn.period != 0) {
         let (begin, end) = turn.next(time);
