@@ -86,6 +86,12 @@ fn part(host: &dyn GpuHost, gpu: &Gpu, mig: MigDevice) -> HostResult<Device> {
 }
 
 impl Device {
+    /// A number for the device that all processes know it by. It is never 0.
+    pub(crate) fn key(&self) -> u64 {
+        let digits = u128::from_be_bytes(self.uuid_bytes());
+        ((digits >> 64) as u64 ^ digits as u64).max(1)
+    }
+
     /// The identity as CUDA tells it: the digits alone.
     pub(crate) fn uuid_bytes(&self) -> [u8; 16] {
         let digits: String = self.uuid.chars().skip(4).filter(|digit| *digit != '-').collect();
@@ -99,9 +105,11 @@ impl Device {
             16 => session.limits.multiprocessors(self.multiprocessors),
             33 => u32::from(self.gpu.address.bus),
             34 => u32::from(self.gpu.address.device),
+            41 => 1, // unified addressing
             50 => self.gpu.address.domain,
             75 => self.gpu.compute_capability.0,
             76 => self.gpu.compute_capability.1,
+            83 | 102 | 103 | 115 => 1, // managed memory, virtual memory, file descriptors for it, pools
             _ => return Err(Code::INVALID_VALUE),
         })
     }
@@ -123,6 +131,12 @@ impl Session {
     pub(crate) fn device(&self, ordinal: c_int) -> Answer<&Device> {
         let ordinal = usize::try_from(ordinal).map_err(|_| Code::INVALID_DEVICE)?;
         self.devices.get(ordinal).ok_or(Code::INVALID_DEVICE)
+    }
+
+    /// The number of a device that is there.
+    pub(crate) fn ordinal(&self, ordinal: c_int) -> Answer<u32> {
+        self.device(ordinal)?;
+        u32::try_from(ordinal).map_err(|_| Code::INVALID_DEVICE)
     }
 
     /// One number about a device.

@@ -20,16 +20,33 @@
 #![allow(non_snake_case, reason = "CUDA names its functions so")]
 
 mod abi;
+mod array;
+mod blocks;
+mod board;
+mod capture;
+mod clock;
 mod context;
+mod copy;
 mod device;
 mod error;
+mod event;
+mod graph;
 mod handle;
+mod host;
 mod launch;
 mod limits;
+mod mapping;
 mod memory;
 mod module;
 mod pages;
+mod physical;
+mod pointer;
+mod pool;
+mod procedure;
 mod session;
 mod settings;
+mod stream;
+mod structs;
 mod symbols;
 mod visible;
+mod work;

@@ -5,8 +5,9 @@ use crate::handle::{Handle, Thing};
 use crate::session::Session;
 use std::collections::BTreeMap;
 
-/// The kernel that can run here.
+/// The kernels that can run here.
 const VECTOR_ADD: &str = "vector_add";
+const SPIN: &str = "spin";
 
 /// A module of a context.
 #[derive(Debug)]
@@ -37,7 +38,7 @@ impl Modules {
 impl Session {
     /// Loads a text into the current context, whatever it says after its version.
     pub(crate) fn load(&mut self, text: String) -> Answer<Handle> {
-        let (context, _) = self.current()?;
+        let context = self.here()?.context;
         if !text.contains(".version") {
             return Err(Code::INVALID_PTX);
         }
@@ -48,21 +49,23 @@ impl Session {
 
     /// Unloads a module.
     pub(crate) fn unload(&mut self, module: Handle) -> Answer {
-        self.current()?;
+        self.here()?;
         let Thing::Module(number) = module.thing()? else { return Err(Code::INVALID_HANDLE) };
         self.modules.loaded.remove(&number).map(|_| ()).ok_or(Code::INVALID_HANDLE)
     }
 
     /// Finds a kernel, if its text has it and it can be simulated.
     pub(crate) fn function(&mut self, module: Handle, name: &str) -> Answer<Handle> {
-        self.current()?;
+        self.here()?;
         let Thing::Module(number) = module.thing()? else { return Err(Code::INVALID_HANDLE) };
         let module = self.modules.loaded.get(&number).ok_or(Code::INVALID_HANDLE)?;
         let entries = module.text.split(".entry").skip(1);
         let mut names = entries.filter_map(|rest| rest.split(['(', '{']).next()).map(str::trim);
-        if name == VECTOR_ADD && names.any(|entry| entry == name) {
-            return Ok(Handle::of(Thing::VectorAdd(number)));
-        }
-        Err(Code::NOT_FOUND)
+        let thing = match name {
+            VECTOR_ADD => Thing::VectorAdd(number),
+            SPIN => Thing::Spin(number),
+            _ => return Err(Code::NOT_FOUND),
+        };
+        if names.any(|entry| entry == name) { Ok(Handle::of(thing)) } else { Err(Code::NOT_FOUND) }
     }
 }
