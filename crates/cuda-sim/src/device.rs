@@ -88,14 +88,20 @@ fn part(host: &dyn GpuHost, gpu: &Gpu, mig: MigDevice) -> HostResult<Device> {
 impl Device {
     /// A number for the device that all processes know it by. It is never 0.
     pub(crate) fn key(&self) -> u64 {
-        let digits = u128::from_be_bytes(self.uuid_bytes());
-        ((digits >> 64) as u64 ^ digits as u64).max(1)
+        fold(&self.uuid)
+    }
+
+    /// The same for its memory, which all MIG devices of a GPU instance share.
+    pub(crate) fn memory_key(&self) -> u64 {
+        match &self.mig {
+            Some(mig) => fold(&self.gpu.uuid.0).wrapping_add(u64::from(mig.gpu_instance.0) + 1).max(1),
+            None => self.key(),
+        }
     }
 
     /// The identity as CUDA tells it: the digits alone.
     pub(crate) fn uuid_bytes(&self) -> [u8; 16] {
-        let digits: String = self.uuid.chars().skip(4).filter(|digit| *digit != '-').collect();
-        u128::from_str_radix(&digits, 16).unwrap_or_default().to_be_bytes()
+        digits(&self.uuid).to_be_bytes()
     }
 
     fn attribute(&self, session: &Session, attribute: c_int) -> Answer<u32> {
@@ -113,6 +119,18 @@ impl Device {
             _ => return Err(Code::INVALID_VALUE),
         })
     }
+}
+
+/// The number that the digits of a UUID are.
+fn digits(uuid: &str) -> u128 {
+    let digits: String = uuid.chars().skip(4).filter(|digit| *digit != '-').collect();
+    u128::from_str_radix(&digits, 16).unwrap_or_default()
+}
+
+/// A UUID in fewer digits.
+fn fold(uuid: &str) -> u64 {
+    let digits = digits(uuid);
+    ((digits >> 64) as u64 ^ digits as u64).max(1)
 }
 
 /// What a context takes before its program allocates anything, in bytes: measured on an H200 for 32 and 132

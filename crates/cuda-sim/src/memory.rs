@@ -90,7 +90,8 @@ impl Session {
     /// What can still be allocated on a device: what nobody holds of it, or of the client's limit if that is less.
     pub(crate) fn free(&self, ordinal: u32) -> Answer<u64> {
         let device = self.devices.get(ordinal as usize).ok_or(Code::INVALID_DEVICE)?;
-        let others = self.held_by_others(device)?.saturating_add(self.board.held_by_others(device.key()));
+        let others =
+            self.held_by_others(device)?.saturating_add(self.board.held_by_others(device.memory_key()));
         let limit = self.limits.pinned_mib.map_or(u64::MAX, |limit| Mebibytes(limit).bytes().0);
         let taken = self.memory.taken.get(&ordinal).copied().unwrap_or_default();
         Ok(device.memory.saturating_sub(others).min(limit).saturating_sub(taken))
@@ -110,7 +111,7 @@ impl Session {
         }
         self.write_down(device, |taken| taken.saturating_add(bytes))?;
         // Another process may have taken the same room at the same time; then both see too much and both step back.
-        let key = self.devices.get(device as usize).ok_or(Code::INVALID_DEVICE)?.key();
+        let key = self.devices.get(device as usize).ok_or(Code::INVALID_DEVICE)?.memory_key();
         let total = self.devices.get(device as usize).map_or(0, |device| device.memory);
         let taken = self.memory.taken.get(&device).copied().unwrap_or_default();
         if self.board.held_by_others(key).saturating_add(taken) > total {
@@ -127,7 +128,7 @@ impl Session {
     }
 
     fn write_down(&mut self, device: u32, change: impl FnOnce(u64) -> u64) -> Answer {
-        let key = self.devices.get(device as usize).ok_or(Code::INVALID_DEVICE)?.key();
+        let key = self.devices.get(device as usize).ok_or(Code::INVALID_DEVICE)?.memory_key();
         let taken = self.memory.taken.entry(device).or_default();
         let next = change(*taken);
         if !self.board.hold(key, next) {

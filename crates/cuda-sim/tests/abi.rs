@@ -5,7 +5,7 @@ mod support;
 use std::ffi::{c_char, c_void};
 use std::process::Command;
 use std::ptr::{from_mut, null, null_mut};
-use support::{C, PTX, library, loaded};
+use support::{C, PTX, c, library, loaded};
 
 #[test]
 fn exactly_these_symbols_are_exported() {

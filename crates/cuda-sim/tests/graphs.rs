@@ -4,7 +4,7 @@ mod support;
 
 use std::ffi::c_void;
 use std::ptr::{from_mut, null_mut};
-use support::{C, Pointer, ready};
+use support::{C, Pointer, c, ready};
 
 const MILLISECOND: u64 = 1_000_000;
 const ALMOST: f64 = 0.9999;

@@ -3,7 +3,7 @@
 mod support;
 
 use std::ptr::{from_mut, null_mut};
-use support::{C, Pointer, ready};
+use support::{C, Pointer, c, ready};
 
 const MIB: usize = 1 << 20;
 const BLOCK: usize = 2 * MIB;

@@ -5,7 +5,7 @@ mod support;
 use std::ffi::{CString, c_char};
 use std::process::Command;
 use std::ptr::null_mut;
-use support::{C, Pointer, loaded};
+use support::{C, Pointer, c, loaded};
 
 const LEGACY: u64 = 1;
 const PER_THREAD: u64 = 2;

@@ -7,7 +7,7 @@ use std::process::Child;
 use std::ptr::{from_mut, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use support::{C, Pointer, ready};
+use support::{C, Pointer, c, ready};
 
 const MILLISECOND: u64 = 1_000_000;
 const HOUR: u64 = 3_600_000 * MILLISECOND;

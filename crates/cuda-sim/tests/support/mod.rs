@@ -60,7 +60,6 @@ pub(crate) fn run(test: &str, variables: &[(&str, &str)]) {
 /// The library, each call spelled out with the types of its arguments.
 pub(crate) struct C(pub(crate) Library);
 
-#[macro_export]
 macro_rules! c {
     ($library:expr, $name:ident($($argument:expr => $type:ty),* $(,)?)) => {{
         let name = concat!(stringify!($name), "\0");
@@ -72,6 +71,8 @@ macro_rules! c {
         }
     }};
 }
+
+pub(crate) use c;
 
 /// The library in a child; `None` in the parent, where ignored tests were asked for by hand.
 pub(crate) fn loaded() -> Option<C> {
