@@ -1,7 +1,8 @@
 //! C's pointers as types that can only be used with a NULL check.
 
 use crate::error::{Answer, Code};
-use std::ffi::{CStr, c_char, c_int, c_void};
+use crate::handle::Handle;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 /// A pointer to where an answer goes. Only C makes one: it is always an argument of an exported function, whose
 /// contract is that it is NULL or valid for as many values as the function writes.
@@ -57,7 +58,7 @@ impl<T: Copy> Out<T> {
 }
 
 /// A place whose type another argument tells.
-pub(crate) type OutAny = Out<c_void>;
+pub(crate) type OutAny = Out<u8>;
 
 impl OutAny {
     /// The place as one for a type that the other argument names.
@@ -94,22 +95,44 @@ impl<T: Copy> In<T> {
 /// A function of the program that the driver calls later, with what it is called with.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HostCall {
-    function: extern "C" fn(*mut c_void),
+    function: HostFunction,
     data: *mut c_void,
 }
 
-// SAFETY: by the contract of cuLaunchHostFunc the function is called from a thread of the driver, and the data is for it.
+#[derive(Debug, Clone, Copy)]
+enum HostFunction {
+    Plain(extern "C" fn(*mut c_void)),
+    /// The older kind, which is told its stream and how things went.
+    OfStream(extern "C" fn(Handle, c_uint, *mut c_void), Handle),
+}
+
+// SAFETY: by the contract of the launching functions the function is called from a thread of the driver, and the data is
+// for it.
 unsafe impl Send for HostCall {}
 
 impl HostCall {
     /// What `cuLaunchHostFunc` is given.
     pub(crate) fn new(function: Option<extern "C" fn(*mut c_void)>, data: *mut c_void) -> Answer<Self> {
-        function.map(|function| HostCall { function, data }).ok_or(Code::INVALID_VALUE)
+        let function = HostFunction::Plain(function.ok_or(Code::INVALID_VALUE)?);
+        Ok(HostCall { function, data })
+    }
+
+    /// What `cuStreamAddCallback` is given.
+    pub(crate) fn of_stream(
+        function: Option<extern "C" fn(Handle, c_uint, *mut c_void)>,
+        stream: Handle,
+        data: *mut c_void,
+    ) -> Answer<Self> {
+        let function = HostFunction::OfStream(function.ok_or(Code::INVALID_VALUE)?, stream);
+        Ok(HostCall { function, data })
     }
 
     /// Calls it. The session must not be held: the program may call anything of its own.
     pub(crate) fn call(self) {
-        (self.function)(self.data);
+        match self.function {
+            HostFunction::Plain(function) => function(self.data),
+            HostFunction::OfStream(function, stream) => function(stream, 0, self.data),
+        }
     }
 }
 

@@ -76,6 +76,13 @@ impl Session {
         Ok(())
     }
 
+    /// Ends the primary context with all that is in it, whoever holds it.
+    pub(crate) fn reset(&mut self, ordinal: c_int) -> Answer {
+        let number = self.ordinal(ordinal)?;
+        self.end(number);
+        Ok(())
+    }
+
     /// Whether anybody holds the primary context of a device.
     pub(crate) fn primary_is_active(&self, ordinal: c_int) -> Answer<bool> {
         Ok(self.contexts.by_number.contains_key(&self.ordinal(ordinal)?))
@@ -150,9 +157,23 @@ impl Session {
         number.map_or(Handle::NULL, |number| Handle::of(Thing::Context(number)))
     }
 
-    /// Where the thread works. A context in which a kernel died answers nothing else.
+    /// Where the thread works.
     pub(crate) fn here(&mut self) -> Answer<Here> {
         let number = STACK.with_borrow(|stack| stack.last().copied()).ok_or(Code::INVALID_CONTEXT)?;
+        self.alive(number)
+    }
+
+    /// The same in another context; NULL is the current one.
+    pub(crate) fn in_context(&mut self, context: Handle) -> Answer<Here> {
+        if context.is_null() {
+            return self.here();
+        }
+        let number = self.context_number(context)?;
+        self.alive(number)
+    }
+
+    /// A context in which a kernel died answers nothing else.
+    fn alive(&mut self, number: u32) -> Answer<Here> {
         let context = self.contexts.get_mut(number)?;
         match context.died_of {
             Some(code) => Err(code),

@@ -191,6 +191,19 @@ impl Session {
         self.graphs.executables.get(number).map(|_| number).map_err(|_| Code::INVALID_VALUE)
     }
 
+    /// Takes over what the nodes of another graph do, if they are of the same kinds. Answers whether they are.
+    pub(crate) fn update(&mut self, executable: Handle, graph: Handle) -> Answer<bool> {
+        let (number, graph) = (self.executable_number(executable)?, self.graph_number(graph)?);
+        let steps = self.graphs.steps(graph)?;
+        let executable = self.graphs.executables.get_mut(number)?;
+        let kinds = |steps: &[Work]| steps.iter().map(Work::node_type).collect::<Vec<_>>();
+        let same = kinds(&steps) == kinds(&executable.steps);
+        if same {
+            executable.steps = steps;
+        }
+        Ok(same)
+    }
+
     /// Ends it.
     pub(crate) fn destroy_executable(&mut self, executable: Handle) -> Answer {
         let number = self.executable_number(executable)?;

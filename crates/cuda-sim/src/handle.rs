@@ -43,6 +43,8 @@ things! {
     Context = 1,
     /// A module.
     Module = 2,
+    /// A module that belongs to no context.
+    Library = 14,
     /// The kernel `vector_add` of a module.
     VectorAdd = 3,
     /// The kernel `spin` of a module.

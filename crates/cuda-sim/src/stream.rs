@@ -254,10 +254,10 @@ impl Session {
     }
 }
 
-/// Waits for everything in the current context.
-pub(crate) fn synchronise_context() -> Answer {
+/// Waits for everything in a context; NULL is the current one.
+pub(crate) fn synchronise_context(context: Handle) -> Answer {
     with(|session| {
-        let here = session.here()?;
+        let here = session.in_context(context)?;
         let own = session
             .streams
             .iter_mut()
@@ -270,7 +270,7 @@ pub(crate) fn synchronise_context() -> Answer {
     })?;
     clock::wait(|| {
         with(|session| {
-            let here = session.here()?;
+            let here = session.in_context(context)?;
             Ok(session.streams.all_done(here.context))
         })
     })

@@ -34,7 +34,8 @@ pub(crate) struct KernelNode {
 #[repr(C)]
 pub(crate) struct KernelNode2 {
     pub(crate) first: KernelNode,
-    kernel: Handle,
+    /// Stands for the function where that is NULL.
+    pub(crate) kernel: Handle,
     context: Handle,
 }
 
@@ -92,6 +93,55 @@ pub(crate) struct AllocationNode {
     access_count: usize,
     pub(crate) bytes: usize,
     pub(crate) address: u64,
+}
+
+/// `CUgraphNodeParams`: what kind of node, and what the kind needs.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct AnyNode {
+    pub(crate) kind: c_uint,
+    reserved: [c_int; 3],
+    pub(crate) of_kind: OfKind,
+    reserved_too: i64,
+}
+
+/// The kinds of node that can be made in this way.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) union OfKind {
+    room: [i64; 29],
+    kernel: KernelNode2,
+    allocation: AllocationNode,
+    address: u64,
+}
+
+impl AnyNode {
+    /// What a kernel needs. The caller has looked at the kind.
+    pub(crate) fn kernel(&self) -> KernelNode2 {
+        // SAFETY: all that C can write there is a valid value of this type, whose fields are numbers.
+        unsafe { self.of_kind.kernel }
+    }
+
+    /// What an allocation needs, and where its address goes. The caller has looked at the kind.
+    pub(crate) fn allocation(&mut self) -> &mut AllocationNode {
+        // SAFETY: as above.
+        unsafe { &mut self.of_kind.allocation }
+    }
+
+    /// The address that a freeing node is about. The caller has looked at the kind.
+    pub(crate) fn address(&self) -> u64 {
+        // SAFETY: as above.
+        unsafe { self.of_kind.address }
+    }
+}
+
+/// `CUgraphExecUpdateResultInfo`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct UpdateResult {
+    pub(crate) result: c_uint,
+    pub(crate) node: Handle,
+    pub(crate) node_before: Handle,
 }
 
 /// `CUDA_ARRAY_DESCRIPTOR_v2`.
@@ -167,6 +217,8 @@ const _: () = {
     assert!(size_of::<AllocationProperties>() == 32);
     assert!(size_of::<Access>() == 12);
     assert!(size_of::<AllocationNode>() == 120);
+    assert!(size_of::<AnyNode>() == 256);
+    assert!(size_of::<UpdateResult>() == 24);
     assert!(size_of::<ArrayDescriptor>() == 24);
     assert!(size_of::<Array3DDescriptor>() == 40);
     assert!(size_of::<InstantiateParams>() == 32);

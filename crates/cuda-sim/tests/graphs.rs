@@ -95,6 +95,13 @@ struct KernelNode {
     context: Pointer,
 }
 
+impl KernelNode {
+    fn new(function: Pointer, kernel: Pointer, arguments: &mut [Pointer; 1]) -> Self {
+        let (shape, arguments) = ([1, 1, 1, 32, 1, 1, 0], arguments.as_mut_ptr());
+        KernelNode { function, shape, arguments, extra: null_mut(), kernel, context: null_mut() }
+    }
+}
+
 #[test]
 #[ignore = "run as a child process"]
 fn child_makes_graphs() {
@@ -102,14 +109,7 @@ fn child_makes_graphs() {
     let (spin, stream, graph) = (c.function(c"spin"), c.stream(1), graph(&c));
     let mut nanoseconds = 10 * MILLISECOND;
     let mut arguments: [Pointer; 1] = [from_mut(&mut nanoseconds).cast::<c_void>()];
-    let node = KernelNode {
-        function: spin,
-        shape: [1, 1, 1, 32, 1, 1, 0],
-        arguments: arguments.as_mut_ptr(),
-        extra: null_mut(),
-        kernel: null_mut(),
-        context: null_mut(),
-    };
+    let node = KernelNode::new(spin, null_mut(), &mut arguments);
     let mut first = null_mut();
     let added = c!(c, cuGraphAddKernelNode_v2(
         &mut first => *mut Pointer, graph => Pointer, null_mut() => *mut Pointer, 0 => usize,
@@ -169,6 +169,78 @@ fn child_makes_graphs() {
     assert_eq!(launch(&c, executable, stream), 0);
 }
 
+#[test]
+fn nodes_of_any_kind_and_updates() {
+    support::run("child_adds_any_nodes", &[]);
+}
+
+/// A node of any kind, as C writes it.
+#[repr(C)]
+struct AnyNode<T> {
+    kind: u32,
+    reserved: [i32; 3],
+    of_kind: T,
+    room: [u64; 29],
+}
+
+impl<T> AnyNode<T> {
+    fn new(kind: u32, of_kind: T) -> Self {
+        AnyNode { kind, reserved: [0; 3], of_kind, room: [0; 29] }
+    }
+}
+
+#[test]
+#[ignore = "run as a child process"]
+fn child_adds_any_nodes() {
+    let Some(c) = ready() else { return };
+    let (spin, stream, graph) = (c.function(c"spin"), c.stream(1), graph(&c));
+    let mut node = null_mut();
+    let mut allocation = AnyNode::new(10, AllocationNode::new(1 << 20));
+    let added = c!(c, cuGraphAddNode(
+        &mut node => *mut Pointer, graph => Pointer, null_mut() => *mut Pointer, 0 => usize,
+        &mut allocation => *mut AnyNode<AllocationNode>,
+    ));
+    assert_eq!(added, 0);
+    let mut free = AnyNode::new(11, allocation.of_kind.address);
+    let added = c!(c, cuGraphAddNode_v2(
+        &mut node => *mut Pointer, graph => Pointer, &mut node.clone() => *mut Pointer, null_mut() => Pointer,
+        1 => usize, &mut free => *mut AnyNode<u64>,
+    ));
+    assert_eq!(added, 0);
+    let mut nanoseconds = 10 * MILLISECOND;
+    let mut arguments: [Pointer; 1] = [from_mut(&mut nanoseconds).cast::<c_void>()];
+    // Without a function, the kernel counts.
+    let mut kernel = AnyNode::new(0, KernelNode::new(null_mut(), spin, &mut arguments));
+    let added = c!(c, cuGraphAddNode(
+        &mut node => *mut Pointer, graph => Pointer, &mut node.clone() => *mut Pointer, 1 => usize,
+        &mut kernel => *mut AnyNode<KernelNode>,
+    ));
+    assert_eq!((added, nanoseconds), (0, 10 * MILLISECOND));
+    assert_eq!(types(&c, graph), [10, 11, 0]);
+    let executable = instantiate(&c, graph, 0);
+    assert!(duration(&c, executable, stream) >= ALMOST * 10e6);
+
+    // Another graph of the same kinds can take its place, one of other kinds can not.
+    begin(&c, stream, 0);
+    assert_eq!(c.spin(spin, stream, 30 * MILLISECOND), 0);
+    let longer = end(&c, stream).unwrap();
+    let update = |graph: Pointer| {
+        let mut told = [7_u64; 3];
+        let answer = c!(c, cuGraphExecUpdate_v2(
+            executable => Pointer, graph => Pointer, told.as_mut_ptr() => *mut u64,
+        ));
+        (answer, told[0] as u32)
+    };
+    assert_eq!(update(longer), (910, 2));
+    assert_eq!(update(graph), (0, 0));
+    begin(&c, stream, 0);
+    assert_eq!(c.spin(spin, stream, 1), 0);
+    let short = instantiate(&c, end(&c, stream).unwrap(), 0);
+    let answer = c!(c, cuGraphExecUpdate_v2(short => Pointer, longer => Pointer, null_mut() => Pointer));
+    assert_eq!(answer, 0);
+    assert!(duration(&c, short, stream) >= ALMOST * 30e6);
+}
+
 /// A node that allocates, as C writes it.
 #[repr(C)]
 struct AllocationNode {
@@ -180,6 +252,22 @@ struct AllocationNode {
     access_count: usize,
     bytes: usize,
     address: u64,
+}
+
+impl AllocationNode {
+    /// Pinned memory of device 0.
+    fn new(bytes: usize) -> Self {
+        AllocationNode {
+            allocation_type: 1,
+            handle_types: 0,
+            location: [1, 0],
+            rest_of_pool: [0; 9],
+            access: null_mut(),
+            access_count: 0,
+            bytes,
+            address: 0,
+        }
+    }
 }
 
 fn memory_of_graphs(c: &C) -> [u64; 4] {
@@ -203,16 +291,7 @@ fn graphs_allocate_when_they_run_and_keep_until_they_are_trimmed() {
 fn child_allocates_in_graphs() {
     let Some(c) = ready() else { return };
     let (stream, graph, free) = (c.stream(1), graph(&c), c.free());
-    let mut parameters = AllocationNode {
-        allocation_type: 1,
-        handle_types: 0,
-        location: [1, 0],
-        rest_of_pool: [0; 9],
-        access: null_mut(),
-        access_count: 0,
-        bytes: 40 << 20,
-        address: 0,
-    };
+    let mut parameters = AllocationNode::new(40 << 20);
     let mut allocation = null_mut();
     let added = c!(c, cuGraphAddMemAllocNode(
         &mut allocation => *mut Pointer, graph => Pointer, null_mut() => *mut Pointer, 0 => usize,
@@ -401,6 +480,9 @@ fn child_spoils_captures() {
     assert!(c.allocate(16).is_ok());
     assert_eq!(exchange(0), 2);
     assert_eq!(status(&c, stream), 1);
+    let mut told = 7;
+    let legacy = c!(c, cuStreamIsCapturing(null_mut() => Pointer, &mut told => *mut u32));
+    assert_eq!((legacy, status(&c, stream)), (906, 1), "can not be told, but asking is harmless");
     // What only asks, and work in streams that stand apart, harm nothing.
     assert!(c.free() > 0);
     assert_eq!(c.spin(spin, apart, 1), 0);

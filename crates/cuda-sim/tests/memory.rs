@@ -85,6 +85,28 @@ fn child_allocates() {
     let mut device = 7;
     assert_eq!(c!(c, cuCtxGetDevice(&mut device => *mut i32)), 0);
     assert_eq!(device, 0);
+    let mut primary = null_mut();
+    assert_eq!(c!(c, cuCtxGetCurrent(&mut primary => *mut Pointer)), 0);
+    device = 7;
+    assert_eq!(c!(c, cuCtxGetDevice_v2(&mut device => *mut i32, primary => Pointer)), 0);
+    assert_eq!(device, 0);
+
+    // A reset frees everything without anybody freeing it.
+    let state = || {
+        let (mut flags, mut active) = (0_u32, 7_i32);
+        assert_eq!(
+            c!(c, cuDevicePrimaryCtxGetState(0 => i32, &mut flags => *mut u32, &mut active => *mut i32)),
+            0
+        );
+        active
+    };
+    c.allocate(BLOCK).unwrap();
+    assert_eq!(c!(c, cuMemAllocAsync(&mut address => *mut u64, 1 => usize, null_mut() => Pointer)), 0);
+    assert_eq!(state(), 1);
+    assert_eq!(c!(c, cuDevicePrimaryCtxReset_v2(0 => i32)), 0);
+    assert_eq!((state(), c.allocate(1)), (0, Err(709)));
+    assert_eq!(c!(c, cuDevicePrimaryCtxRetain(&mut context => *mut Pointer, 0 => i32)), 0);
+    assert_eq!(taken(), 0);
 }
 
 #[test]
@@ -144,6 +166,18 @@ fn child_uses_host_memory() {
         assert_eq!(attribute(&c, 11, address + 3, 77_u64), Ok(address));
     }
     assert_eq!(attribute(&c, 12, device, 77_usize), Ok(4));
+    let (mut kind, mut start, mut is_managed) = (77_u32, 77_u64, 77_u8);
+    let mut all = |address: u64| {
+        let mut places: [Pointer; 3] =
+            [from_mut(&mut kind).cast(), from_mut(&mut start).cast(), from_mut(&mut is_managed).cast()];
+        let attributes = [2_i32, 11, 8];
+        let answer = c!(c, cuPointerGetAttributes(
+            3 => u32, attributes.as_ptr() => *const i32, places.as_mut_ptr() => *mut Pointer, address => u64,
+        ));
+        (answer, kind, start, is_managed)
+    };
+    assert_eq!(all(managed + 1), (0, 2, managed, 1));
+    assert_eq!(all(4096), (0, 0, 0, 0), "nothing is known, and that is no mistake here");
     assert_eq!(attribute(&c, 4, device, 77_u64), Err(1), "no address on the host");
     assert_eq!(attribute(&c, 2, 4096, 77_u32), Err(1), "nobody's");
     let mut context = null_mut::<u8>();
@@ -188,6 +222,12 @@ fn child_uses_pools() {
     let (mut pool, mut current) = (null_mut(), null_mut());
     assert_eq!(c!(c, cuDeviceGetDefaultMemPool(&mut pool => *mut Pointer, 0 => i32)), 0);
     assert_eq!(c!(c, cuDeviceGetMemPool(&mut current => *mut Pointer, 0 => i32)), 0);
+    assert_eq!(pool, current);
+    let device = [1, 0];
+    assert_eq!(
+        c!(c, cuMemGetMemPool(&mut current => *mut Pointer, device.as_ptr() => *const i32, 1 => i32)),
+        0
+    );
     assert_eq!(pool, current);
     let allocate = |bytes: usize| {
         let mut address = 0_u64;

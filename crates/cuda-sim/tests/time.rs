@@ -2,12 +2,13 @@
 
 mod support;
 
+use std::ffi::{CStr, c_char, c_void};
 use std::io::{BufRead, BufReader, Write};
 use std::process::Child;
 use std::ptr::{from_mut, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use support::{C, Pointer, c, ready};
+use support::{C, PTX, Pointer, c, ready};
 
 const MILLISECOND: u64 = 1_000_000;
 const HOUR: u64 = 3_600_000 * MILLISECOND;
@@ -152,6 +153,55 @@ fn child_launches() {
 }
 
 #[test]
+fn kernels_of_libraries_run_in_every_context() {
+    support::run("child_uses_libraries", &[]);
+}
+
+#[test]
+#[ignore = "run as a child process"]
+fn child_uses_libraries() {
+    let Some(c) = ready() else { return };
+    let (mut library, mut kernel, mut function, mut module) =
+        (null_mut(), null_mut(), null_mut(), null_mut());
+    let none = null_mut::<c_void>();
+    let loaded = c!(c, cuLibraryLoadData(
+        &mut library => *mut Pointer, PTX.as_ptr() => *const c_char, none => Pointer, none => Pointer, 0 => u32,
+        none => Pointer, none => Pointer, 0 => u32,
+    ));
+    assert_eq!(loaded, 0);
+    let find = |kernel: &mut Pointer, name: &CStr| c!(c, cuLibraryGetKernel(kernel => *mut Pointer, library => Pointer, name.as_ptr() => *const c_char));
+    assert_eq!((find(&mut kernel, c"dance"), find(&mut kernel, c"spin")), (500, 0));
+    assert_eq!(c!(c, cuKernelGetFunction(&mut function => *mut Pointer, kernel => Pointer)), 0);
+    assert_eq!(c!(c, cuLibraryGetModule(&mut module => *mut Pointer, library => Pointer)), 0);
+    let mut of_function = null_mut();
+    assert_eq!(c!(c, cuFuncGetModule(&mut of_function => *mut Pointer, function => Pointer)), 0);
+    assert_eq!(of_function, module);
+    for told in [
+        |c: &C, name: &mut *const c_char, kernel| c!(c, cuKernelGetName(name => *mut *const c_char, kernel => Pointer)),
+        |c: &C, name: &mut *const c_char, kernel| c!(c, cuFuncGetName(name => *mut *const c_char, kernel => Pointer)),
+    ] {
+        let mut name = std::ptr::null();
+        assert_eq!(told(&c, &mut name, kernel), 0);
+        #[allow(unsafe_code, reason = "reading what C tells")]
+        // SAFETY: the library told a name.
+        let name = unsafe { CStr::from_ptr(name) };
+        assert_eq!(name, c"spin");
+    }
+    // Here, and in another context; a kernel is as good as its function.
+    assert_eq!((c.spin(kernel, null_mut(), 1), c.spin(function, null_mut(), 1)), (0, 0));
+    let of_context = c.function(c"spin");
+    let mut context = null_mut();
+    assert_eq!(c!(c, cuCtxCreate_v4(&mut context => *mut Pointer, none => Pointer, 0 => u32, 0 => i32)), 0);
+    assert_eq!((c.spin(kernel, null_mut(), 1), c.spin(of_context, null_mut(), 1)), (0, 400));
+    assert_eq!(c!(c, cuCtxSynchronize_v2(context => Pointer)), 0);
+    let (mut device, stream) = (7, c.stream(0));
+    assert_eq!(c!(c, cuStreamGetDevice(stream => Pointer, &mut device => *mut i32)), 0);
+    assert_eq!(device, 0);
+    assert_eq!(c!(c, cuLibraryUnload(library => Pointer)), 0);
+    assert_eq!(c.spin(kernel, null_mut(), 1), 400);
+}
+
+#[test]
 fn who_waits_for_whom() {
     support::run("child_looks_at_streams", &[]);
 }
@@ -222,6 +272,12 @@ extern "C" fn on_host(place: Pointer) {
     );
 }
 
+extern "C" fn on_stream(stream: Pointer, status: u32, data: Pointer) {
+    if stream == data && status == 0 {
+        CALLS.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
 #[test]
 fn functions_of_the_host_run_in_order_and_are_waited_for() {
     support::run("child_calls_back", &[]);
@@ -248,6 +304,13 @@ fn child_calls_back() {
     assert_eq!(call(stream, 10), 0);
     assert_eq!(c!(c, cuCtxSynchronize()), 0);
     assert_eq!(CALLS.load(Ordering::SeqCst), 11);
+    // The older kind is told its stream.
+    let added = c!(c, cuStreamAddCallback(
+        stream => Pointer, on_stream => extern "C" fn(Pointer, u32, Pointer), stream => Pointer, 0 => u32,
+    ));
+    assert_eq!(added, 0);
+    synchronise(&c, stream);
+    assert_eq!(CALLS.load(Ordering::SeqCst), 12);
 }
 
 /// Starts a child that does something and holds it until its input ends.

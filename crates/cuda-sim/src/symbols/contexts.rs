@@ -16,6 +16,8 @@ export! {
 
     11000 fn cuDevicePrimaryCtxRelease_v2(device: c_int) { with(|session| session.release(device)) }
 
+    11000 fn cuDevicePrimaryCtxReset_v2(device: c_int) { with(|session| session.reset(device)) }
+
     7000 fn cuDevicePrimaryCtxGetState(device: c_int, flags: Out<c_uint>, active: Out<c_int>) {
         with(|session| {
             let state = session.primary_is_active(device)?;
@@ -70,7 +72,13 @@ export! {
         with(|session| device.set(session.here()?.device as c_int))
     }
 
-    2000 fn cuCtxSynchronize() { synchronise_context() }
+    13000 fn cuCtxGetDevice_v2(device: Out<c_int>, context: Handle) {
+        with(|session| device.set(session.in_context(context)?.device as c_int))
+    }
+
+    2000 fn cuCtxSynchronize() { synchronise_context(Handle::NULL) }
+
+    13000 fn cuCtxSynchronize_v2(context: Handle) { synchronise_context(context) }
 
     5050 fn cuCtxGetStreamPriorityRange(least: Out<c_int>, greatest: Out<c_int>) {
         with(|session| {

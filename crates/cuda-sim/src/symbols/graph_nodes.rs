@@ -1,12 +1,12 @@
 //! Nodes of graphs.
 
-use crate::abi::{Arguments, HostCall, In, Out};
+use crate::abi::{Arguments, HostCall, HostMemory, In, Out};
 use crate::error::{Answer, Code};
 use crate::handle::Handle;
 use crate::session::{Session, with};
-use crate::structs::{AllocationNode, FillNode, HostNode, KernelNode, KernelNode2, Location};
+use crate::structs::{AllocationNode, AnyNode, FillNode, HostNode, KernelNode, KernelNode2, Location};
 use crate::work::Work;
-use std::ffi::c_uint;
+use std::ffi::{c_int, c_uint};
 
 /// Adds a node whose work is known.
 fn add(
@@ -24,6 +24,46 @@ fn kernel(session: &mut Session, parameters: &KernelNode) -> Answer<Work> {
     let arguments = Arguments::new(parameters.arguments, parameters.extra);
     let shape = (parameters.blocks, parameters.threads);
     Ok(Work::Kernel(session.call(parameters.function, shape, arguments)?))
+}
+
+fn kernel_or_function(session: &mut Session, mut parameters: KernelNode2) -> Answer<Work> {
+    if parameters.first.function.is_null() {
+        parameters.first.function = parameters.kernel;
+    }
+    kernel(session, &parameters.first)
+}
+
+/// The device of an allocation that a graph makes.
+fn device(parameters: &AllocationNode) -> Answer<c_int> {
+    let location = parameters.pool.location;
+    if location.kind == Location::DEVICE { Ok(location.number) } else { Err(Code::INVALID_VALUE) }
+}
+
+/// Adds a node of a kind that is told beside what it needs.
+fn add_any(
+    session: &mut Session,
+    node: Out<Handle>,
+    graph: Handle,
+    after: (In<Handle>, usize),
+    parameters: Out<AnyNode>,
+) -> Answer {
+    let mut told = parameters.get()?;
+    let work = match told.kind {
+        0 => kernel_or_function(session, told.kernel())?,
+        5 => Work::Nothing,
+        10 => {
+            let (node, after) = (node.required()?, after.0.list(after.1)?);
+            let allocation = told.allocation();
+            let (made, address) =
+                session.add_allocation(graph, &after, device(allocation)?, allocation.bytes)?;
+            allocation.address = address;
+            parameters.set(told)?;
+            return node.set(made);
+        }
+        11 => Work::Free(told.address()),
+        _ => return Err(Code::NOT_SUPPORTED),
+    };
+    add(session, node, graph, after, work)
 }
 
 export! {
@@ -48,7 +88,7 @@ export! {
         parameters: In<KernelNode2>,
     ) {
         with(|session| {
-            let work = kernel(session, &parameters.get()?.first)?;
+            let work = kernel_or_function(session, parameters.get()?)?;
             add(session, node, graph, (after, count), work)
         })
     }
@@ -62,14 +102,32 @@ export! {
     ) {
         with(|session| {
             let (node, after, mut told) = (node.required()?, after.list(count)?, parameters.get()?);
-            if told.pool.location.kind != Location::DEVICE {
-                return Err(Code::INVALID_VALUE);
-            }
-            let (made, address) = session.add_allocation(graph, &after, told.pool.location.number, told.bytes)?;
+            let (made, address) = session.add_allocation(graph, &after, device(&told)?, told.bytes)?;
             told.address = address;
             parameters.set(told)?;
             node.set(made)
         })
+    }
+
+    12020 fn cuGraphAddNode(
+        node: Out<Handle>,
+        graph: Handle,
+        after: In<Handle>,
+        count: usize,
+        parameters: Out<AnyNode>,
+    ) {
+        with(|session| add_any(session, node, graph, (after, count), parameters))
+    }
+
+    12030 fn cuGraphAddNode_v2(
+        node: Out<Handle>,
+        graph: Handle,
+        after: In<Handle>,
+        _edges: HostMemory,
+        count: usize,
+        parameters: Out<AnyNode>,
+    ) {
+        with(|session| add_any(session, node, graph, (after, count), parameters))
     }
 
     11040 fn cuGraphAddMemFreeNode(

@@ -4,8 +4,11 @@ use crate::abi::{Out, OutAny};
 use crate::error::Code;
 use crate::handle::Handle;
 use crate::session::with;
-use crate::structs::InstantiateParams;
+use crate::structs::{InstantiateParams, UpdateResult};
 use std::ffi::{c_char, c_int, c_uint};
+
+/// Why an update was refused.
+const TOPOLOGY_CHANGED: c_uint = 2;
 
 export! {
     10000 fn cuGraphCreate(graph: Out<Handle>, flags: c_uint) {
@@ -41,6 +44,15 @@ export! {
         with(|session| {
             let executable = executable.required()?;
             executable.set(session.instantiate(graph, flags)?)
+        })
+    }
+
+    12000 fn cuGraphExecUpdate_v2(executable: Handle, graph: Handle, told: Out<UpdateResult>) {
+        with(|session| {
+            let same = session.update(executable, graph)?;
+            let result = if same { 0 } else { TOPOLOGY_CHANGED };
+            told.offer(UpdateResult { result, node: Handle::NULL, node_before: Handle::NULL });
+            if same { Ok(()) } else { Err(Code::GRAPH_EXEC_UPDATE_FAILURE) }
         })
     }
 

@@ -1,6 +1,6 @@
 //! Memory of devices and of the host, addresses, and handles for other processes.
 
-use crate::abi::{HostMemory, Out, OutAny};
+use crate::abi::{HostMemory, In, Out, OutAny};
 use crate::error::{Answer, Code};
 use crate::pointer::Width;
 use crate::session::with;
@@ -15,6 +15,16 @@ fn write(width: Width, data: OutAny) -> Answer {
         Width::Byte(value) => data.of::<u8>().set(value),
         Width::Word(value) => data.of::<u32>().set(value),
         Width::Long(value) => data.of::<u64>().set(value),
+    }
+}
+
+/// What is told where there is nothing to tell. No device has the number -2.
+fn nothing(attribute: c_int) -> Width {
+    match attribute {
+        2 => Width::Word(0),
+        9 => Width::Word(-2_i32 as u32),
+        8 | 10 | 13 => Width::Byte(0),
+        _ => Width::Long(0),
     }
 }
 
@@ -108,6 +118,20 @@ export! {
 
     4000 fn cuPointerGetAttribute(data: OutAny, attribute: c_int, address: u64) {
         with(|session| write(session.pointer_attribute(attribute, address)?, data))
+    }
+
+    // About what it does not know, this one tells zeros and is content.
+    7000 fn cuPointerGetAttributes(count: c_uint, attributes: In<c_int>, data: In<OutAny>, address: u64) {
+        with(|session| {
+            let places = data.list(count as usize)?;
+            for (attribute, place) in attributes.list(count as usize)?.into_iter().zip(places) {
+                match session.pointer_attribute(attribute, address) {
+                    Ok(width) => write(width, place)?,
+                    Err(_) => write(nothing(attribute), place)?,
+                }
+            }
+            Ok(())
+        })
     }
 
     4010 fn cuIpcGetMemHandle(handle: Out<IpcHandle>, address: u64) {

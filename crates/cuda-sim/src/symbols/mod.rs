@@ -55,6 +55,7 @@ mod devices;
 mod events;
 mod graph_nodes;
 mod graphs;
+mod libraries;
 mod memory;
 mod pools;
 mod programs;
@@ -75,6 +76,7 @@ pub(crate) const ALL: &[&[Procedure]] = &[
     graph_nodes::PLAIN,
     graphs::PLAIN,
     graphs::PAIRS,
+    libraries::PLAIN,
     memory::PLAIN,
     pools::PLAIN,
     pools::PAIRS,

@@ -1,11 +1,11 @@
 //! Memory pools and allocation in streams.
 
 use crate::abi::{In, Out, OutAny};
-use crate::error::Answer;
+use crate::error::{Answer, Code};
 use crate::handle::{Handle, Thing};
 use crate::session::{Session, with};
 use crate::stream::Zero;
-use crate::structs::PoolProperties;
+use crate::structs::{Location, PoolProperties};
 use crate::work::Work;
 use std::ffi::c_int;
 
@@ -23,9 +23,16 @@ fn allocate(
     }
     let device = session.here()?.device;
     let work = session.promise(device, bytes)?;
-    let Work::Allocate { address, .. } = work else { return Err(crate::error::Code::UNKNOWN) };
+    let Work::Allocate { address, .. } = work else { return Err(Code::UNKNOWN) };
     session.submit(stream, work)?;
     Ok(address)
+}
+
+/// The device that a location is; there are no pools but for pinned memory of devices.
+fn device(location: In<Location>, kind: c_int) -> Answer<c_int> {
+    let location = location.get()?;
+    let supported = location.kind == Location::DEVICE && kind == 1;
+    if supported { Ok(location.number) } else { Err(Code::NOT_SUPPORTED) }
 }
 
 export! {
@@ -39,6 +46,18 @@ export! {
 
     11020 fn cuDeviceSetMemPool(device: c_int, pool: Handle) {
         with(|session| session.set_current_pool(device, pool))
+    }
+
+    13000 fn cuMemGetDefaultMemPool(pool: Out<Handle>, location: In<Location>, kind: c_int) {
+        with(|session| pool.set(Handle::of(Thing::Pool(session.default_pool(device(location, kind)?)?))))
+    }
+
+    13000 fn cuMemGetMemPool(pool: Out<Handle>, location: In<Location>, kind: c_int) {
+        with(|session| pool.set(Handle::of(Thing::Pool(session.current_pool(device(location, kind)?)?))))
+    }
+
+    13000 fn cuMemSetMemPool(location: In<Location>, kind: c_int, pool: Handle) {
+        with(|session| session.set_current_pool(device(location, kind)?, pool))
     }
 
     11020 fn cuMemPoolCreate(pool: Out<Handle>, properties: In<PoolProperties>) {

@@ -1,6 +1,7 @@
 //! Modules and launches.
 
 use crate::abi::{Arguments, HostCall, HostMemory, In, Out, Pointers, Text};
+use crate::error::Code;
 use crate::handle::Handle;
 use crate::session::with;
 use crate::structs::LaunchConfig;
@@ -31,7 +32,10 @@ export! {
     2000 fn cuModuleUnload(module: Handle) { with(|session| session.unload(module)) }
 
     2000 fn cuModuleGetFunction(function: Out<Handle>, module: Handle, name: Text) {
-        with(|session| function.set(session.function(module, &name.get()?)?))
+        with(|session| {
+            session.here()?;
+            function.set(session.function(module, &name.get()?)?)
+        })
     }
 }
 
@@ -89,6 +93,26 @@ export_pairs! {
             let stream = session.stream(stream, zero)?;
             let shape = ([blocks_x, blocks_y, blocks_z], [threads_x, threads_y, threads_z]);
             session.launch(stream, function, shape, Arguments::new(arguments, Pointers::NONE))
+        })
+    }
+
+    5000 fn cuStreamAddCallback / cuStreamAddCallback_ptsz(
+        zero;
+        stream: Handle,
+        function: Option<extern "C" fn(Handle, c_uint, *mut c_void)>,
+        data: *mut c_void,
+        flags: c_uint,
+    ) {
+        with(|session| {
+            let number = session.stream(stream, zero)?;
+            if flags != 0 {
+                return Err(Code::INVALID_VALUE);
+            }
+            if session.capture_for(number)?.is_some() {
+                session.invalidate_capture_of(number);
+                return Err(Code::CAPTURE_UNSUPPORTED);
+            }
+            session.submit(number, Work::Host(HostCall::of_stream(function, stream, data)?))
         })
     }
 

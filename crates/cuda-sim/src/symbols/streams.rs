@@ -79,6 +79,14 @@ export_pairs! {
         })
     }
 
+    12080 fn cuStreamGetDevice / cuStreamGetDevice_ptsz(zero; stream: Handle, device: Out<c_int>) {
+        with(|session| {
+            let stream = session.stream(stream, zero)?;
+            let context = session.streams.get(stream)?.context;
+            device.set(session.contexts.get_mut(context)?.device as c_int)
+        })
+    }
+
     12000 fn cuStreamGetId / cuStreamGetId_ptsz(zero; stream: Handle, id: Out<u64>) {
         with(|session| id.set(u64::from(session.stream(stream, zero)?)))
     }
