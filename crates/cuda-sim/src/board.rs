@@ -2,7 +2,8 @@
 //!
 //! The board is a file that all of them have in memory (`CARVE_SIM_CUDA_CLOCK`), or memory of this process alone. Kernels
 //! of a device run one after another, first come first served: a launch moves the device's `busy_until` and thereby
-//! knows when its kernel ends. A process that has died holds nothing any more.
+//! knows when its kernel ends. A process that has died holds no memory any more, but what it launched still takes its
+//! time. A file is good until the machine is started again, because the clock begins anew then.
 
 use crate::clock::{Moment, now};
 use crate::mapping;

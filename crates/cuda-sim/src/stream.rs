@@ -66,10 +66,6 @@ impl Stream {
     pub(crate) fn flags(&self) -> c_uint {
         if self.kind == Kind::NonBlocking { NON_BLOCKING } else { 0 }
     }
-
-    fn host_is_due(&self) -> Moment {
-        if self.host_calls_done < self.host_calls { now() + HOST_PATIENCE } else { 0 }
-    }
 }
 
 /// All streams of the process.
@@ -149,24 +145,33 @@ impl Streams {
         Ok(captured.next().map(|(other, _)| other))
     }
 
-    /// When everything that was given to a stream is done.
-    fn done(&self, number: u32) -> Answer<Moment> {
-        let stream = self.all.get(number)?;
-        if stream.kind != Kind::Legacy {
-            return Ok(stream.ready.max(stream.host_is_due()));
-        }
-        Ok(self
-            .before(number)?
-            .map(|(_, stream)| stream.ready.max(stream.host_is_due()))
-            .fold(0, Moment::max))
+    /// What was given to a stream so far; for the legacy one, to all that it waits for.
+    fn given(&self, number: u32) -> Answer<Given> {
+        let is_legacy = self.all.get(number)?.kind == Kind::Legacy;
+        let streams = self.before(number)?.filter(|(other, _)| is_legacy || *other == number);
+        Ok(Given(streams.map(|(number, stream)| (number, stream.ready, stream.host_calls)).collect()))
     }
 
-    /// When everything that was given to a context is done.
-    fn all_done(&self, context: u32) -> Moment {
+    /// What was given to a context so far.
+    fn given_to_context(&self, context: u32) -> Given {
         let own = self.all.iter().filter(|(_, stream)| stream.context == context);
-        own.map(|(_, stream)| stream.ready.max(stream.host_is_due())).fold(0, Moment::max)
+        Given(own.map(|(number, stream)| (number, stream.ready, stream.host_calls)).collect())
+    }
+
+    /// When it is done. When a function of the host is, nobody knows before; a stream that was destroyed has none.
+    fn done(&self, given: &Given) -> Moment {
+        let done = given.0.iter().map(|(number, ready, host_calls)| {
+            let waits = self.all.get(*number).is_ok_and(|stream| stream.host_calls_done < *host_calls);
+            if waits { (*ready).max(now() + HOST_PATIENCE) } else { *ready }
+        });
+        done.fold(0, Moment::max)
     }
 }
+
+/// Work that somebody may wait for: what comes later is not waited for. Streams, when they are ready, and how many
+/// functions of the host they were given.
+#[derive(Debug)]
+struct Given(Vec<(u32, Moment, u64)>);
 
 impl Session {
     /// Makes a stream in the current context.
@@ -211,7 +216,8 @@ impl Session {
     pub(crate) fn query_stream(&mut self, stream: Handle, zero: Zero) -> Answer {
         let number = self.stream(stream, zero)?;
         self.may_wait_for(number)?;
-        if self.streams.done(number)? <= now() { Ok(()) } else { Err(Code::NOT_READY) }
+        let given = self.streams.given(number)?;
+        if self.streams.done(&given) <= now() { Ok(()) } else { Err(Code::NOT_READY) }
     }
 
     /// Refuses waiting for a stream whose work is captured and so never runs.
@@ -254,38 +260,80 @@ impl Session {
     }
 }
 
-/// Waits for everything in a context; NULL is the current one.
+/// Waits for everything that a context was given; NULL is the current one.
 pub(crate) fn synchronise_context(context: Handle) -> Answer {
-    with(|session| {
+    let given = with(|session| {
         let here = session.in_context(context)?;
-        let own = session
-            .streams
-            .iter_mut()
-            .find(|(_, stream)| stream.context == here.context && stream.capture.is_some());
-        if let Some((number, _)) = own {
+        let captured =
+            |(_, stream): &(u32, &Stream)| stream.context == here.context && stream.capture.is_some();
+        let captured = session.streams.all.iter().find(captured).map(|(number, _)| number);
+        if let Some(number) = captured {
             session.invalidate_capture_of(number);
             return Err(Code::CAPTURE_UNSUPPORTED);
         }
-        session.refuse_while_capturing()
+        session.refuse_while_capturing()?;
+        Ok(session.streams.given_to_context(here.context))
     })?;
     clock::wait(|| {
         with(|session| {
-            let here = session.in_context(context)?;
-            Ok(session.streams.all_done(here.context))
+            // A kernel may have died meanwhile.
+            session.in_context(context)?;
+            Ok(session.streams.done(&given))
         })
     })
 }
 
-/// Waits for a stream.
+/// Waits for everything that a stream was given.
 pub(crate) fn synchronise_stream(stream: Handle, zero: Zero) -> Answer {
-    with(|session| {
+    let given = with(|session| {
         let number = session.stream(stream, zero)?;
-        session.may_wait_for(number)
+        session.may_wait_for(number)?;
+        session.streams.given(number)
     })?;
     clock::wait(|| {
         with(|session| {
-            let number = session.stream(stream, zero)?;
-            session.streams.done(number)
+            // A kernel may have died meanwhile.
+            session.stream(stream, zero)?;
+            Ok(session.streams.done(&given))
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kind, Stream, Streams, Zero};
+
+    #[test]
+    fn what_is_given_later_is_not_waited_for() {
+        let mut streams = Streams::default();
+        let (legacy, own) = (streams.implicit(1, Zero::Legacy), streams.implicit(1, Zero::PerThread));
+        let apart = streams.all.add(Stream::new(1, Kind::NonBlocking, 0));
+        for (number, ready) in [(legacy, 10), (own, 20), (apart, 30)] {
+            streams.get_mut(number).unwrap().ready = ready;
+        }
+        let given = [legacy, own, apart].map(|number| streams.given(number).unwrap());
+        let all = streams.given_to_context(1);
+        for (_, stream) in streams.iter_mut() {
+            stream.ready = 99;
+        }
+        assert_eq!(given.map(|given| streams.done(&given)), [20, 20, 30]);
+        assert_eq!((streams.done(&all), streams.done(&streams.given_to_context(2))), (30, 0));
+        assert_eq!(streams.can_begin(legacy), Ok(99));
+    }
+
+    #[test]
+    fn streams_wait_for_the_legacy_one_unless_they_stand_apart() {
+        let mut streams = Streams::default();
+        let (legacy, own) = (streams.implicit(1, Zero::Legacy), streams.implicit(1, Zero::PerThread));
+        let (apart, elsewhere) =
+            (streams.all.add(Stream::new(1, Kind::NonBlocking, 0)), streams.implicit(2, Zero::Legacy));
+        assert_eq!(streams.implicit(1, Zero::Legacy), legacy, "there is one of it");
+        for (number, ready) in [(legacy, 10), (own, 5), (apart, 1), (elsewhere, 0)] {
+            streams.get_mut(number).unwrap().ready = ready;
+        }
+        let begin = [legacy, own, apart, elsewhere].map(|number| streams.can_begin(number).unwrap());
+        assert_eq!(begin, [10, 10, 1, 0]);
+        streams.forget_context(1);
+        assert!(streams.can_begin(legacy).is_err() && streams.can_begin(elsewhere).is_ok());
+    }
 }
