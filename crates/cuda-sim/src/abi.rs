@@ -106,8 +106,8 @@ enum HostFunction {
     OfStream(extern "C" fn(Handle, c_uint, *mut c_void), Handle),
 }
 
-// SAFETY: by the contract of the launching functions the function is called from a thread of the driver, and the data is
-// for it.
+// SAFETY: by the contract of the launching functions the function is called from a thread of the driver, and the data
+// is for it.
 unsafe impl Send for HostCall {}
 
 impl HostCall {

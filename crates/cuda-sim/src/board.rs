@@ -1,9 +1,9 @@
 //! What processes share of the devices: until when each device is busy, and how much memory every process holds.
 //!
-//! The board is a file that all of them have in memory (`CARVE_SIM_CUDA_CLOCK`), or memory of this process alone. Kernels
-//! of a device run one after another, first come first served: a launch moves the device's `busy_until` and thereby
-//! knows when its kernel ends. A process that has died holds no memory any more, but what it launched still takes its
-//! time. A file is good until the machine is started again, because the clock begins anew then.
+//! The board is a file that all of them have in memory (`CARVE_SIM_CUDA_CLOCK`), or memory of this process alone.
+//! Kernels of a device run one after another, first come first served: a launch moves the device's `busy_until` and
+//! thereby knows when its kernel ends. A process that has died holds no memory any more, but what it launched still
+//! takes its time. A file is good until the machine is started again, because the clock begins anew then.
 
 use crate::clock::{Moment, now};
 use crate::mapping;
@@ -50,7 +50,10 @@ struct Holder {
 pub(crate) enum BoardError {
     #[error("can not use {path}: {error}", path = path.display())]
     File { path: PathBuf, error: io::Error },
-    #[error("{path} is {length} bytes long and so was not made for this; name a file that is not there yet", path = path.display())]
+    #[error(
+        "{path} is {length} bytes long and so was not made for this; name a file that is not there yet",
+        path = path.display()
+    )]
     Foreign { path: PathBuf, length: u64 },
 }
 

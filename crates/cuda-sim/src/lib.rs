@@ -1,5 +1,5 @@
-//! `libcuda.so.1` with simulated GPUs inside: as much of CUDA's driver interface as carve's probes use, and what a library
-//! that is loaded before it may want to catch: memory of every kind, launches, streams, events, graphs.
+//! `libcuda.so.1` with simulated GPUs inside: as much of CUDA's driver interface as carve's probes use, and what a
+//! library that is loaded before it may want to catch: memory of every kind, launches, streams, events, graphs.
 //!
 //! The machine is the one that the simulated NVML shows. Settings come from the environment at `cuInit`:
 //!
@@ -13,8 +13,8 @@
 //! | `CARVE_SIM_CUDA_CLOCK` | a file: processes that name the same one share the devices' time and memory |
 //!
 //! Device memory is bookkeeping with pages of host memory behind what was written; addresses are numbers that are
-//! never followed. Two kernels can run: `vector_add`, on the CPU, and `spin`, which does nothing for as many nanoseconds as
-//! its argument says. Time is bookkeeping as well: a launch computes when its kernel ends, asking compares that with
+//! never followed. Two kernels can run: `vector_add`, on the CPU, and `spin`, which does nothing for as many
+//! nanoseconds as its argument says. Time is bookkeeping as well: a launch computes when its kernel ends, asking compares that with
 //! the clock, and waiting sleeps.
 //!
 //! ```text
@@ -22,8 +22,8 @@
 //!                └──────▶ captured: a node of a graph, whose launch gives it to a stream again
 //! ```
 //!
-//! All exported symbols stand in [`symbols`]; everything unsafe about C's pointers is in [`abi`], and about pages of the
-//! kernel in [`mapping`].
+//! All exported symbols stand in [`symbols`]; everything unsafe about C's pointers is in [`abi`] and [`structs`], and
+//! about pages of the kernel in [`mapping`].
 #![allow(
     unsafe_code,
     reason = "exporting C symbols and writing through C's pointers is what this crate is for"

@@ -323,7 +323,11 @@ fn child_maps() {
         &mut address => *mut u64, 8 * BLOCK => usize, 0 => usize, 0 => u64, 0 => u64,
     ));
     assert_eq!((reserved, c.free()), (0, free - 2 * BLOCK), "addresses take nothing");
-    let map = |address: u64, bytes: usize, handle: u64| c!(c, cuMemMap(address => u64, bytes => usize, 0 => usize, handle => u64, 0 => u64));
+    let map = |address: u64, bytes: usize, handle: u64| {
+        c!(c, cuMemMap(
+            address => u64, bytes => usize, 0 => usize, handle => u64, 0 => u64,
+        ))
+    };
     let block = BLOCK as u64;
     assert_eq!(map(address, 4 * BLOCK, handle), 1, "longer than the memory");
     assert_eq!(map(address + 7 * block, 2 * BLOCK, handle), 1, "beyond the addresses");
@@ -413,7 +417,11 @@ fn child_uses_arrays() {
     let memory = c.allocate(4096).unwrap();
     let (mut handle, mut opened) = (IpcHandle([0; 64]), 0_u64);
     assert_eq!(c!(c, cuIpcGetMemHandle(&mut handle => *mut IpcHandle, memory + 8 => u64)), 0);
-    let open = |handle: IpcHandle, opened: &mut u64| c!(c, cuIpcOpenMemHandle_v2(opened => *mut u64, handle => IpcHandle, 1 => u32));
+    let open = |handle: IpcHandle, opened: &mut u64| {
+        c!(c, cuIpcOpenMemHandle_v2(
+            opened => *mut u64, handle => IpcHandle, 1 => u32,
+        ))
+    };
     assert_eq!(open(handle, &mut opened), 0);
     assert_eq!((opened, c.free()), (memory, free - BLOCK), "the same memory");
     let close = || c!(c, cuIpcCloseMemHandle(opened => u64));

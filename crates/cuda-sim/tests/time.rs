@@ -169,7 +169,11 @@ fn child_uses_libraries() {
         none => Pointer, none => Pointer, 0 => u32,
     ));
     assert_eq!(loaded, 0);
-    let find = |kernel: &mut Pointer, name: &CStr| c!(c, cuLibraryGetKernel(kernel => *mut Pointer, library => Pointer, name.as_ptr() => *const c_char));
+    let find = |kernel: &mut Pointer, name: &CStr| {
+        c!(c, cuLibraryGetKernel(
+            kernel => *mut Pointer, library => Pointer, name.as_ptr() => *const c_char,
+        ))
+    };
     assert_eq!((find(&mut kernel, c"dance"), find(&mut kernel, c"spin")), (500, 0));
     assert_eq!(c!(c, cuKernelGetFunction(&mut function => *mut Pointer, kernel => Pointer)), 0);
     assert_eq!(c!(c, cuLibraryGetModule(&mut module => *mut Pointer, library => Pointer)), 0);

@@ -1,8 +1,8 @@
 //! Every symbol that the library exports, with what it does; the types are those of NVIDIA's header.
 //!
 //! Names carry the version where the header renames the function: `cuMemAlloc` in a program is `cuMemAlloc_v2` here.
-//! Before each name stands the CUDA version from which on it is the one that `cuGetProcAddress` gives out. Functions that
-//! mean a stream without being told which come in pairs: the second name means the thread's own.
+//! Before each name stands the CUDA version from which on it is the one that `cuGetProcAddress` gives out. Functions
+//! that may mean a stream without being told which come in pairs: the second name means the thread's own.
 
 /// Exports functions under their C names.
 macro_rules! export {

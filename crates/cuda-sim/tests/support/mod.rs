@@ -17,7 +17,9 @@ use std::sync::OnceLock;
 pub(crate) type Pointer = *mut c_void;
 
 /// A program with both kernels that the library can run.
-pub(crate) const PTX: &CStr = c".version 6.0\n.visible .entry vector_add(.param .u64 a) { ret; }\n.visible .entry spin(.param .u64 ns) { ret; }";
+pub(crate) const PTX: &CStr = c".version 6.0
+    .visible .entry vector_add(.param .u64 a) { ret; }
+    .visible .entry spin(.param .u64 ns) { ret; }";
 
 pub(crate) fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
@@ -107,7 +109,9 @@ impl C {
         let (mut module, mut function) = (null_mut(), null_mut());
         assert_eq!(c!(self, cuModuleLoadData(&mut module => *mut Pointer, PTX.as_ptr() => *const c_char)), 0);
         let name = name.as_ptr();
-        let found = c!(self, cuModuleGetFunction(&mut function => *mut Pointer, module => Pointer, name => *const c_char));
+        let found = c!(self, cuModuleGetFunction(
+            &mut function => *mut Pointer, module => Pointer, name => *const c_char,
+        ));
         assert_eq!(found, 0);
         function
     }
