@@ -93,10 +93,19 @@ impl GpuNode {
     }
 }
 
+/// The label of classes that go with the agent: one of them answers to `nvidia.com/gpu`, which would mislead the next suite.
+pub(crate) const OUR_CLASSES: &str = "carve.dev/test=classes";
+
 /// The classes that claims name.
 pub fn apply_classes(cluster: &Cluster) {
     let classes = carve_dra::classes(DRIVER, &[]).unwrap_or_else(|error| panic!("{error}"));
-    let items: Vec<Value> = classes.iter().map(carve_dra::DeviceClass::manifest).collect();
+    let labelled = |class: &carve_dra::DeviceClass| {
+        let (label, value) = OUR_CLASSES.split_once('=').unwrap_or_default();
+        let mut class = class.manifest();
+        class["metadata"]["labels"] = json!({label: value});
+        class
+    };
+    let items: Vec<Value> = classes.iter().map(labelled).collect();
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
     let applied = cluster.try_kubectl(&["apply", "-f", "-"], Some(&list));
     applied.unwrap_or_else(|error| panic!("{error}"));

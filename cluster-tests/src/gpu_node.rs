@@ -180,6 +180,35 @@ impl GpuNode {
         agent
     }
 
+    /// Starts a build of the agent as a process beside kubelet, as NVIDIA's programs are started here: in a container it would have the
+    /// smallest share of the processors.
+    pub fn agent_as_process(
+        &self,
+        namespace: &Namespace,
+        binary: &Path,
+        environment: &[(&str, &str)],
+    ) -> Background {
+        let text = |path: PathBuf| path.display().to_string();
+        let root = text(self.root());
+        let (state, here) = (text(self.state()), text(self.files("state")));
+        let (containerd, kubeconfig) =
+            (text(self.cluster.containerd_config()), self.cluster.kubeconfig());
+        let mut all = vec![
+            ("NODE_NAME", "node0"),
+            ("NAMESPACE", namespace.name()),
+            ("KUBECONFIG", &kubeconfig),
+            ("NVIDIA_DRIVER_ROOT", &root),
+            ("NVIDIA_DEV_ROOT", &root),
+            ("DRIVER_ROOT_CTR_PATH", &root),
+            ("CONTAINERD_CONFIG", &containerd),
+            ("CARVE_SIM_STATE", &state),
+            ("CARVE_STATE_DIR", &here),
+            ("CARVE_LISTEN", "127.0.0.1:9411"),
+        ];
+        all.extend(environment);
+        self.cluster.background(&[&binary.display().to_string(), "agent"], &all)
+    }
+
     /// A pod that has a GPU of this node and can look at it with `carve gpus`, as people do with nvidia-smi.
     pub fn looking_pod(&self, name: &str, resource: &str, count: u32) -> Pod {
         self.looker(Pod::sleeping(&self.cluster, name).limit(resource, &count.to_string()))
@@ -445,6 +474,8 @@ impl Drop for AgentOnNode<'_> {
         let words =
             ["delete", "daemonset", "carve-agent", "-n", namespace, "--ignore-not-found", "--timeout=60s"];
         let deleted = self.node.cluster.try_kubectl(&words, None);
+        let classes = ["delete", "deviceclasses", "-l", crate::dra_node::OUR_CLASSES];
+        let _ = self.node.cluster.try_kubectl(&classes, None);
         let gone = || {
             self.namespace.get(&["pods", "-l", "app=carve-agent"])["items"]
                 .as_array()

@@ -19,6 +19,7 @@ mod kubelet_record;
 mod namespace;
 mod node_features;
 mod pod;
+mod tls_service;
 
 pub use background::Background;
 pub use carve_conformance::{Incumbents, Program};

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// A namespace that goes when the test ends.
 #[derive(Debug)]
 pub struct Namespace {
-    cluster: Cluster,
+    pub(crate) cluster: Cluster,
     name: String,
 }
 

@@ -13,49 +13,8 @@ fn a_webhook_behind_a_service_is_asked() {
     let image = Image::new(IMAGE).program(program, "/webhook").expect("the webhook").entrypoint(["/webhook"]);
     cluster.import(&image);
     let namespace = cluster.namespace("webhook");
-    let name = format!("hook.{}.svc", namespace.name());
-    let certified = rcgen::generate_simple_self_signed(vec![name]).expect("a certificate");
-    let certificate = certified.cert.pem();
-    let indented = |text: &str| text.lines().map(|line| format!("    {line}\n")).collect::<String>();
-    namespace.apply(&format!(
-        "apiVersion: v1
-kind: Secret
-metadata: {{name: certificate}}
-stringData:
-  tls.crt: |
-{certificate}  tls.key: |
-{key}---
-apiVersion: v1
-kind: Service
-metadata: {{name: hook}}
-spec:
-  selector: {{app: hook}}
-  ports: [{{name: https, port: 443, targetPort: 8443}}]
----
-apiVersion: v1
-kind: Pod
-metadata: {{name: hook, labels: {{app: hook}}}}
-spec:
-  nodeName: {node}
-  terminationGracePeriodSeconds: 0
-  containers:
-  - name: main
-    image: {IMAGE}
-    imagePullPolicy: Never
-    args: ['8443', /certificate/tls.crt, /certificate/tls.key]
-    readinessProbe: {{httpGet: {{path: /healthz, port: 8443, scheme: HTTPS}}, periodSeconds: 1}}
-    volumeMounts: [{{name: certificate, mountPath: /certificate}}]
-  volumes: [{{name: certificate, secret: {{secretName: certificate}}}}]
-",
-        // The last node, so that the way there leads from one node to another where there are several.
-        node = cluster.nodes().last().expect("a lab has nodes"),
-        certificate = indented(&certificate),
-        key = indented(&certified.signing_key.serialize_pem()),
-    ));
-    cluster.until("the webhook is ready", PATIENCE, || {
-        let slices = namespace.get(&["endpointslices", "-l", "kubernetes.io/service-name=hook"]);
-        slices["items"][0]["endpoints"][0]["conditions"]["ready"] == true
-    });
+    let arguments = ["8443", "/certificate/tls.crt", "/certificate/tls.key"];
+    let bundle = namespace.serve_tls("hook", IMAGE, &arguments);
     let configuration = format!("webhook-{}", namespace.name());
     namespace.apply(&format!(
         "apiVersion: admissionregistration.k8s.io/v1
@@ -74,7 +33,6 @@ webhooks:
     service: {{namespace: {namespace}, name: hook, path: /review, port: 443}}
 ",
         namespace = namespace.name(),
-        bundle = cluster.base64(&certificate),
     ));
     let pod = Pod::sleeping(&cluster, "reviewed").manifest();
     // The API server takes a moment to notice a new webhook, and asks it only then.

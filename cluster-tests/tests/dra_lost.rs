@@ -115,7 +115,6 @@ fn claims_vanish_behind_kubelets_back() {
 }
 
 #[test]
-#[ignore = "written, and not yet seen to pass on a lab: run it with --ignored"]
 fn kubelet_restarts_and_the_api_server_goes_away() {
     let Some(cluster) = Cluster::connect() else { return };
     let Some(node) = GpuNode::new(&cluster, "dra-away", "h200-141gb:3") else { return };

@@ -15,55 +15,15 @@ struct Webhook<'a> {
 
 impl<'a> Webhook<'a> {
     fn install(cluster: &'a Cluster, namespace: &Namespace) -> Self {
-        let name = format!("carve-webhook.{}.svc", namespace.name());
-        let certified = rcgen::generate_simple_self_signed(vec![name]).expect("a certificate");
-        let certificate = certified.cert.pem();
-        let indented = |text: &str| text.lines().map(|line| format!("    {line}\n")).collect::<String>();
-        namespace.apply(&format!(
-            "apiVersion: v1
-kind: Secret
-metadata: {{name: certificate}}
-stringData:
-  tls.crt: |
-{certificate}  tls.key: |
-{key}---
-apiVersion: v1
-kind: Service
-metadata: {{name: carve-webhook}}
-spec:
-  selector: {{app: carve-webhook}}
-  ports: [{{name: https, port: 443, targetPort: 8443}}]
----
-apiVersion: v1
-kind: Pod
-metadata: {{name: carve-webhook, labels: {{app: carve-webhook}}}}
-spec:
-  nodeName: {node}
-  terminationGracePeriodSeconds: 0
-  containers:
-  - name: main
-    image: {image}
-    imagePullPolicy: Never
-    args:
-    - webhook
-    - --listen=0.0.0.0:8443
-    - --tls-cert=/certificate/tls.crt
-    - --tls-key=/certificate/tls.key
-    - --driver-name=gpu.carve.dev
-    - --driver-name=gpu.nvidia.com
-    readinessProbe: {{httpGet: {{path: /healthz, port: 8443, scheme: HTTPS}}, periodSeconds: 1}}
-    volumeMounts: [{{name: certificate, mountPath: /certificate}}]
-  volumes: [{{name: certificate, secret: {{secretName: certificate}}}}]
-",
-            node = cluster.nodes().last().expect("a lab has nodes"),
-            image = cluster.carve_image(),
-            certificate = indented(&certificate),
-            key = indented(&certified.signing_key.serialize_pem()),
-        ));
-        cluster.until("the webhook is ready", PATIENCE, || {
-            let slices = namespace.get(&["endpointslices", "-l", "kubernetes.io/service-name=carve-webhook"]);
-            slices["items"][0]["endpoints"][0]["conditions"]["ready"] == true
-        });
+        let arguments = [
+            "webhook",
+            "--listen=0.0.0.0:8443",
+            "--tls-cert=/certificate/tls.crt",
+            "--tls-key=/certificate/tls.key",
+            "--driver-name=gpu.carve.dev",
+            "--driver-name=gpu.nvidia.com",
+        ];
+        let bundle = namespace.serve_tls("carve-webhook", &cluster.carve_image(), &arguments);
         let configuration = format!("carve-{}", namespace.name());
         let webhook = Webhook { cluster, configuration };
         namespace.apply(&format!(
@@ -88,7 +48,6 @@ webhooks:
 ",
             configuration = webhook.configuration,
             namespace = namespace.name(),
-            bundle = cluster.base64(&certificate),
         ));
         webhook
     }

@@ -15,6 +15,15 @@ fn component(name: &str, program: &str, arguments: Vec<String>) -> Component {
     Component { name: name.to_owned(), program: program.to_owned(), arguments }
 }
 
+/// What every component of Kubernetes is told beside its own words.
+fn with_gates(folder: &Path, name: &str, program: &str, mut arguments: Vec<String>) -> Component {
+    let gates = std::fs::read_to_string(folder.join("feature-gates")).unwrap_or_default();
+    if !gates.is_empty() {
+        arguments.push(format!("--feature-gates={gates}"));
+    }
+    component(name, program, arguments)
+}
+
 pub(crate) fn etcd(folder: &Path) -> Component {
     let arguments = vec![
         format!("--data-dir={}", folder.join("etcd").display()),
@@ -47,7 +56,7 @@ pub(crate) fn apiserver(folder: &Path, address: &str) -> Component {
         "--enable-admission-plugins=NodeRestriction".to_owned(),
         "--kubelet-preferred-address-types=InternalIP".to_owned(),
     ];
-    component("kube-apiserver", "kube-apiserver", arguments)
+    with_gates(folder, "kube-apiserver", "kube-apiserver", arguments)
 }
 
 pub(crate) fn controller_manager(folder: &Path) -> Component {
@@ -63,13 +72,13 @@ pub(crate) fn controller_manager(folder: &Path) -> Component {
         "--kube-api-qps=300".to_owned(),
         "--kube-api-burst=600".to_owned(),
     ];
-    component("kube-controller-manager", "kube-controller-manager", arguments)
+    with_gates(folder, "kube-controller-manager", "kube-controller-manager", arguments)
 }
 
 pub(crate) fn scheduler(folder: &Path) -> Component {
     let kubeconfig = format!("--kubeconfig={}/scheduler.kubeconfig", folder.display());
     let fast = ["--leader-elect=false", "--kube-api-qps=500", "--kube-api-burst=1000"].map(str::to_owned);
-    component("kube-scheduler", "kube-scheduler", [vec![kubeconfig], fast.to_vec()].concat())
+    with_gates(folder, "kube-scheduler", "kube-scheduler", [vec![kubeconfig], fast.to_vec()].concat())
 }
 
 pub(crate) fn containerd(folder: &Path, node: &Node) -> Component {
@@ -88,7 +97,7 @@ pub(crate) fn kubelet(folder: &Path, node: &Node) -> Component {
         format!("--hostname-override={}", node.name),
         format!("--node-ip={}", node.address),
     ];
-    component(&format!("kubelet-{}", node.name), "kubelet", arguments)
+    with_gates(folder, &format!("kubelet-{}", node.name), "kubelet", arguments)
 }
 
 /// Our own router of Services, which is this very program under another name.

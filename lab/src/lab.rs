@@ -56,6 +56,24 @@ pub enum Status {
     Ready(String),
 }
 
+/// What a lab is to be.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// Which Kubernetes.
+    pub release: Release,
+    /// How many nodes with kubelets.
+    pub nodes: usize,
+    /// Feature gates of every component, as `--feature-gates` takes them.
+    pub feature_gates: Option<String>,
+}
+
+impl Wanted {
+    /// What the suites run on, with so many nodes.
+    pub fn usual(nodes: usize) -> Self {
+        Wanted { release: Release::DEFAULT, nodes, feature_gates: None }
+    }
+}
+
 /// A lab, running or not.
 #[derive(Debug, Clone)]
 pub struct Lab {
@@ -93,7 +111,8 @@ impl Lab {
     }
 
     /// Starts a lab and waits until its nodes are ready. `images` are tar files to import on each.
-    pub fn up(&self, release: Release, nodes: usize, images: &[PathBuf]) -> Result<String> {
+    pub fn up(&self, wanted: &Wanted, images: &[PathBuf]) -> Result<String> {
+        let Wanted { release, nodes, feature_gates } = wanted.clone();
         if !(1..=MOST_NODES).contains(&nodes) {
             bail!("the lab has 1 to {MOST_NODES} nodes, not {nodes}");
         }
@@ -111,6 +130,7 @@ impl Lab {
         fs::create_dir_all(folder.join("log"))?;
         fs::create_dir_all(folder.join("images"))?;
         fs::write(folder.join("nodes"), nodes.to_string())?;
+        fs::write(folder.join("feature-gates"), feature_gates.unwrap_or_default())?;
         let nodes = Node::all(&folder);
         let debian = debian::unpacked(&self.places)?;
         let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();

@@ -26,7 +26,7 @@ mod services;
 pub use fleet::{FLEET, fleet};
 pub use image::{Image, ImageFile};
 pub use inside::{inside, inside_node};
-pub use lab::{Lab, Status};
+pub use lab::{Lab, Status, Wanted};
 pub use pki::base64;
 pub use places::Places;
 pub use release::Release;

@@ -3,7 +3,7 @@
 use crate::root;
 use crate::run::{cargo, read, run};
 use anyhow::{Result, bail};
-use carve_lab::{Image, Lab, Places, Release, Status};
+use carve_lab::{Image, Lab, Places, Release, Status, Wanted};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ pub(crate) fn lab(words: &[&str]) -> Result<()> {
             Ok(())
         }
         _ => bail!(
-            "usage: cargo xtask lab up [--kubernetes 1.36|1.35] [--nodes N] | fleet N | down | status | exec CMD… | kubeconfig | logs [COMPONENT] | figures | dra-figures | dra-packing [SEED…]"
+            "usage: cargo xtask lab up [--kubernetes 1.36|1.35] [--nodes N] [--feature-gates A=true,…] | fleet N | down | status | exec CMD… | kubeconfig | logs [COMPONENT] | figures | dra-figures | dra-packing [SEED…]"
         ),
     }
 }
@@ -79,7 +79,7 @@ pub(crate) fn images(lab: &Lab) -> Result<Vec<PathBuf>> {
 fn within(lab: &Lab, act: impl FnOnce() -> Result<()>) -> Result<()> {
     let own = lab.status() == Status::Down;
     if own {
-        lab.up(Release::DEFAULT, 1, &images(lab)?)?;
+        lab.up(&Wanted::usual(1), &images(lab)?)?;
     }
     let done = act();
     if own {
@@ -122,17 +122,21 @@ fn dra_packing(lab: &Lab, seeds: &[&str]) -> Result<()> {
 }
 
 fn up(lab: &Lab, options: &[&str]) -> Result<()> {
-    let (mut release, mut nodes) = (Release::DEFAULT, 1);
+    let mut wanted = Wanted::usual(1);
     for option in options.chunks(2) {
         match option {
-            ["--kubernetes", name] => release = Release::named(name)?,
-            ["--nodes", number] => nodes = number.parse()?,
-            other => bail!("up takes --kubernetes RELEASE and --nodes N, not {}", other.join(" ")),
+            ["--kubernetes", name] => wanted.release = Release::named(name)?,
+            ["--nodes", number] => wanted.nodes = number.parse()?,
+            ["--feature-gates", gates] => wanted.feature_gates = Some((*gates).to_owned()),
+            other => {
+                bail!("up takes --kubernetes RELEASE, --nodes N and --feature-gates A=true,…, not {}", other.join(" "))
+            }
         }
     }
     let start = Instant::now();
-    let ready = lab.up(release, nodes, &images(lab)?)?;
-    println!("Kubernetes {} is up: {ready} ({:.1} s in all)", release.version, start.elapsed().as_secs_f64());
+    let ready = lab.up(&wanted, &images(lab)?)?;
+    let (version, seconds) = (wanted.release.version, start.elapsed().as_secs_f64());
+    println!("Kubernetes {version} is up: {ready} ({seconds:.1} s in all)");
     println!("try: cargo xtask lab exec kubectl get nodes");
     Ok(())
 }

@@ -4,7 +4,7 @@ use crate::run::{cargo, run};
 use crate::tidy::manifests;
 use crate::{cuda_symbols, fuzz, incumbents, lab, tidy};
 use anyhow::{Context, Result, bail};
-use carve_lab::{Lab, Places, Release};
+use carve_lab::{Lab, Places, Wanted};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -75,7 +75,7 @@ fn cluster_suites(programs: Option<&Path>) -> Result<()> {
     // Whatever an interrupted run left.
     lab.down()?;
     let before = lab::footprint()?;
-    lab.up(Release::DEFAULT, 2, &lab::images(&lab)?)?;
+    lab.up(&Wanted::usual(2), &lab::images(&lab)?)?;
     let mut command = cargo();
     command.args(["test", "--package", "carve-cluster-tests", "--no-fail-fast"]);
     command.env("CARVE_SIMULATED_DRIVER", crate::root().join("target/debug/libcarve_nvml_sim.so"));
@@ -89,7 +89,7 @@ fn cluster_suites(programs: Option<&Path>) -> Result<()> {
     lab.down()?;
     result?;
     // A second run right after the first.
-    lab.up(Release::DEFAULT, 1, &[])?;
+    lab.up(&Wanted::usual(1), &[])?;
     lab.down()?;
     let after = lab::footprint()?;
     if before != after {

@@ -18,11 +18,12 @@ use std::time::Instant;
 
 const DRIVER: &str = "gpu.carve.dev";
 
-/// What a scheduler would give, in turns: a fraction, an instance, a share of an instance, a whole GPU.
+/// What a scheduler would give, in turns: a fraction, an instance, a share of an instance, a whole GPU; now and then a share by MPS.
 fn result(round: usize, node: &str) -> (&'static str, Value) {
     let amounts = json!({"memory": "4Gi", "compute": "25"});
     let share = format!("00000000-0000-4000-8000-{round:012}");
     let (way, device, shared) = match round % 4 {
+        0 if round % 20 == 4 => ("mps", "gpu-0-mps", true),
         0 => ("fraction", "gpu-0-frac", true),
         1 => ("mig", "gpu-1-mig-1g18gb-19-6", false),
         2 => ("mig-fraction", "gpu-2-mig-2g35gb-14-4-frac", true),
