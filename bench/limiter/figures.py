@@ -42,3 +42,14 @@ def alternate(bare, limited, pairs):
             sums[one] += one()
         ratios.append(sums[bare] / sums[limited])
     return ratios
+
+
+def switches(ends, length):
+    """How long the GPU is idle from one tenant's last kernel to another's first one: median and longest of the middle 90 %, milliseconds."""
+    kernels = sorted((end - length * pieces, end, tenant) for tenant, one in enumerate(ends) for end, pieces in one)
+    gaps = {}
+    for (_, end, left), (begin, _, right) in zip(kernels, kernels[1:]):
+        if left != right:
+            gaps.setdefault(f"{left} to {right}", []).append((begin - end) / 1e6)
+    middle = lambda one: (sorted(one)[len(one) // 2], sorted(one)[int(len(one) * 0.95)], len(one))
+    return {way: middle(one) for way, one in gaps.items()}

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from figures import alternate, bound, shares
+from figures import alternate, bound, shares, switches
 from tenants import HERE, Agent, Container, Tenant, build, gpu_uuid
 
 LIMITS = (10, 20, 25, 50, 75, 80, 90)
@@ -72,8 +72,8 @@ class Bench:
         """Several containers at once: their shares, and the sum beside that of bare ones."""
         for name in ("1 ms", "50 µs", "10 ms")[: 2 if self.quick else 3]:
             for limits in ((30, 70), (20, 30, 50)):
-                # Turns come round in forty lengths of a kernel at least, as the agent chooses them.
-                period, offset = max(20 * MS, 40 * self.lengths[name]), 0
+                # Turns come round in twenty lengths of a kernel at least.
+                period, offset = max(20 * MS, 20 * self.lengths[name]), 0
                 tenants = []
                 for limit in limits:
                     title = f"{name}-{'-'.join(map(str, limits))}-{limit}".replace(" ", "")
@@ -95,6 +95,7 @@ class Bench:
         ends = [tenant.answer()["ends"] for tenant in tenants]
         start = max(one[0][0] for one in ends)
         window = max(100 * MS, 40 * self.lengths[name])
+        print(" " * 12, switches(ends, self.lengths[name]), flush=True)
         return [shares(one, self.lengths[name], seconds, window, start) for one in ends]
 
     def overhead(self):

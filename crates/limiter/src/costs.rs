@@ -5,6 +5,9 @@ use rustix::mm::{MapFlags, ProtFlags};
 /// How many kinds of work are told apart; a power of two.
 const KINDS: usize = 8_192;
 
+/// What is longer than this is measured every time.
+const LONG: u64 = 300_000;
+
 /// A kind of work: a function and the size of its grid, or a graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kind(u64);
@@ -80,7 +83,8 @@ impl Costs {
             return (None, true);
         }
         // Often at first, then now and then; a power of two less one, so that no rhythm of the program is met for long.
-        let due = cost.measured < 8 || cost.times % 31 == 0;
+        // Long ones always: two events are nothing beside them.
+        let due = cost.measured < 8 || cost.times.is_multiple_of(31) || cost.nanoseconds >= LONG;
         (Some(cost.nanoseconds), due)
     }
 
@@ -92,7 +96,9 @@ impl Costs {
     /// A piece was measured.
     pub(crate) fn learn(&mut self, kind: Kind, nanoseconds: u64) {
         let Some(cost) = self.place(kind) else { return };
-        // The mean of the first few, later ones weigh an eighth.
+        // The mean of the first few, later ones weigh an eighth; one that is quite another begins anew, for the program has changed.
+        let other = cost.measured > 0 && (nanoseconds > 4 * cost.nanoseconds || cost.nanoseconds > 4 * nanoseconds);
+        cost.measured = if other { 1 } else { cost.measured };
         let weight = u64::from(cost.measured.min(7) + 1);
         let moved = (nanoseconds as i64 - cost.nanoseconds as i64) / weight as i64;
         cost.nanoseconds = cost.nanoseconds.saturating_add_signed(moved);
@@ -115,7 +121,7 @@ mod tests {
         for _ in 0..100 {
             costs.learn(one, 3_000);
         }
-        assert!(costs.known(one).is_some_and(|cost| (2_990..=3_000).contains(&cost)));
+        assert!(costs.known(one).is_some_and(|cost| (2_980..=3_000).contains(&cost)));
         let measured = (0..3_100).filter(|_| costs.start(one).1).count();
         assert_eq!(measured, 100);
     }

@@ -10,6 +10,7 @@ pub(crate) const SUCCESS: Code = 0;
 pub(crate) const INVALID_VALUE: Code = 1;
 pub(crate) const OUT_OF_MEMORY: Code = 2;
 pub(crate) const NOT_FOUND: Code = 500;
+pub(crate) const NOT_READY: Code = 600;
 pub(crate) const NOT_PERMITTED: Code = 800;
 
 /// A function that is hooked.
@@ -148,10 +149,10 @@ pub(crate) mod own {
         cuEventRecord(event: usize, stream: usize);
         cuEventQuery(event: usize);
         cuEventElapsedTime(milliseconds: *mut f32, from: usize, to: usize);
+        cuStreamQuery(stream: usize);
         cuStreamIsCapturing(stream: usize, status: *mut i32);
         cuThreadExchangeStreamCaptureMode(mode: *mut i32);
         cuMemPoolGetAttribute(pool: usize, attribute: i32, value: *mut u64);
         cuDeviceGetMemPool(pool: *mut usize, device: i32);
-        cuDeviceGetGraphMemAttribute(device: i32, attribute: i32, value: *mut u64);
     }
 }

@@ -1,17 +1,18 @@
 //! When work may start, and how long it took: the gate before every launch.
 //!
 //! Work comes in *bursts*, between which the GPU is left idle to keep to the share. The driver's own events stand at both ends of a burst and
-//! around a piece of work now and then, so what is charged is time of the GPU and not of this process. A burst is charged what its
-//! pieces take one by one, or the time from its beginning to its end where that is less, because pieces ran side by side. No thread of ours
-//! runs: whoever launches next looks at what has ended.
+//! around a piece of work now and then, so what is charged is time of the GPU and not of this process. A burst in which the GPU
+//! always had something to do is charged its length. Where the program was late with its work, it is charged what its pieces take
+//! one by one, or its length where that is less, because pieces ran side by side. No thread of ours runs: whoever launches next looks at
+//! what has ended.
 
 use crate::clock::{nap, now, sleep_until};
 use crate::costs::{Costs, Kind};
 use crate::driver::own::{
     cuCtxGetCurrent, cuCtxGetDevice, cuEventCreate, cuEventElapsedTime, cuEventQuery, cuEventRecord,
-    cuStreamIsCapturing, cuThreadExchangeStreamCaptureMode,
+    cuStreamIsCapturing, cuStreamQuery, cuThreadExchangeStreamCaptureMode,
 };
-use crate::driver::{Code, NOT_PERMITTED, SUCCESS};
+use crate::driver::{Code, NOT_PERMITTED, NOT_READY, SUCCESS};
 use crate::lock::Taken;
 use crate::process::{Process, process};
 use carve_limiter_abi::{Pace, Rate, Region, Slot, Turn, Verdict};
@@ -27,6 +28,8 @@ const SPARE: usize = 64;
 const QUANTUM: u64 = 400_000;
 /// A burst that goes on and on is looked at when so much was started in it.
 const LONG_BURST: u64 = 50_000_000;
+/// So often in a row a program must be late before it counts as one that always is.
+const ALWAYS_LATE: u32 = 16;
 /// How often a process that need not wait looks at what has ended.
 const LOOK: u64 = 100_000;
 /// How long new work waits for earlier work that does not end. It may be waiting for the new one.
@@ -72,6 +75,8 @@ struct Burst {
     charged: u64,
     /// Whether more streams were used than there are lanes, so that its end is not known.
     crowded: bool,
+    /// Whether the GPU had nothing to do for a while in it, so that its length says less than its pieces.
+    gaps: bool,
 }
 
 /// Work of one context.
@@ -88,6 +93,8 @@ struct Context {
     bursts: u64,
     /// All work that was ever started, in nanoseconds that it takes.
     started: u64,
+    /// How often in a row the GPU had run out of work.
+    late: u32,
     /// When to look at what has ended again: asking the driver after every launch would cost more than the launch.
     look: u64,
 }
@@ -125,7 +132,7 @@ fn record(event: usize, stream: usize) -> bool {
 
 fn has_ended(event: usize) -> bool {
     // SAFETY: an event of ours. Whatever is wrong with it, waiting for it would not help.
-    unsafe { cuEventQuery::call(event) != 600 }
+    unsafe { cuEventQuery::call(event) != NOT_READY }
 }
 
 /// Nanoseconds of the GPU between two events.
@@ -164,7 +171,7 @@ impl Context {
         self.bursts += 1;
         let none = [0; LANES];
         self.open =
-            Burst { number: self.bursts, start, ends: none, streams: none, lanes: 0, charged: 0, crowded: false };
+            Burst { number: self.bursts, start, ends: none, streams: none, lanes: 0, charged: 0, crowded: false, gaps: false };
     }
 
     /// Notes a stream of the open burst.
@@ -222,6 +229,7 @@ const NO_BURST: Burst = Burst {
     lanes: 0,
     charged: 0,
     crowded: false,
+    gaps: false,
 };
 
 impl Work {
@@ -298,6 +306,7 @@ impl Work {
             let ends = burst.ends.iter().take(burst.lanes);
             let whole = ends.clone().filter_map(|&end| between(burst.start, end)).max();
             let took = match whole {
+                Some(whole) if !burst.crowded && !burst.gaps => whole,
                 Some(whole) if !burst.crowded => whole.min(burst.charged),
                 _ => burst.charged,
             };
@@ -381,6 +390,7 @@ pub(crate) fn enter(stream: usize, kind: impl FnOnce() -> Kind) -> Result<Option
         work = process.work.take();
         time = now();
     };
+    notice_gap(&mut work.contexts[number], stream, region.head.busy.load(Ordering::Relaxed), time);
     if let Some(slot) = slot {
         let waited = time.saturating_sub(came);
         if waited > 1_000 {
@@ -389,6 +399,24 @@ pub(crate) fn enter(stream: usize, kind: impl FnOnce() -> Kind) -> Result<Option
     }
     let pace = (rate < Rate::ALL).then_some(pace);
     Ok(Some(start(&mut work, number, stream, kind, pace, region, time)))
+}
+
+/// Finds out whether the GPU has run out of work, where it should have by now. A program that always is late is not asked every time.
+fn notice_gap(context: &mut Context, stream: usize, busy: u64, time: u64) {
+    if context.open.number == 0 || context.open.gaps || busy > time {
+        return;
+    }
+    context.late = context.late.saturating_add(1);
+    if context.late > ALWAYS_LATE && !context.late.is_multiple_of(64) {
+        context.open.gaps = true;
+        return;
+    }
+    // SAFETY: the stream that the program is about to use.
+    let idle = unsafe { cuStreamQuery::call(stream) } != NOT_READY;
+    if !idle {
+        context.late = 0;
+    }
+    context.open.gaps = idle;
 }
 
 /// Notes a piece of work that starts now.
