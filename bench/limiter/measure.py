@@ -72,8 +72,8 @@ class Bench:
         """Several containers at once: their shares, and the sum beside that of bare ones."""
         for name in ("1 ms", "50 µs", "10 ms")[: 2 if self.quick else 3]:
             for limits in ((30, 70), (20, 30, 50)):
-                # Turns come round in twenty lengths of a kernel at least.
-                period, offset = max(20 * MS, 20 * self.lengths[name]), 0
+                # Turns come round in fifty lengths of a kernel at least.
+                period, offset = max(20 * MS, 50 * self.lengths[name]), 0
                 tenants = []
                 for limit in limits:
                     title = f"{name}-{'-'.join(map(str, limits))}-{limit}".replace(" ", "")

@@ -390,7 +390,9 @@ pub(crate) fn enter(stream: usize, kind: impl FnOnce() -> Kind) -> Result<Option
         work = process.work.take();
         time = now();
     };
-    notice_gap(&mut work.contexts[number], stream, region.head.busy.load(Ordering::Relaxed), time);
+    // Whoever waited trusted an estimate that the GPU has enough to do meanwhile.
+    let busy = if time == came { region.head.busy.load(Ordering::Relaxed) } else { 0 };
+    notice_gap(&mut work.contexts[number], busy, time);
     if let Some(slot) = slot {
         let waited = time.saturating_sub(came);
         if waited > 1_000 {
@@ -402,7 +404,7 @@ pub(crate) fn enter(stream: usize, kind: impl FnOnce() -> Kind) -> Result<Option
 }
 
 /// Finds out whether the GPU has run out of work, where it should have by now. A program that always is late is not asked every time.
-fn notice_gap(context: &mut Context, stream: usize, busy: u64, time: u64) {
+fn notice_gap(context: &mut Context, busy: u64, time: u64) {
     if context.open.number == 0 || context.open.gaps || busy > time {
         return;
     }
@@ -411,8 +413,9 @@ fn notice_gap(context: &mut Context, stream: usize, busy: u64, time: u64) {
         context.open.gaps = true;
         return;
     }
-    // SAFETY: the stream that the program is about to use.
-    let idle = unsafe { cuStreamQuery::call(stream) } != NOT_READY;
+    let burst = &context.open;
+    // SAFETY: streams that the program uses.
+    let idle = burst.streams.iter().take(burst.lanes).all(|&stream| unsafe { cuStreamQuery::call(stream) } != NOT_READY);
     if !idle {
         context.late = 0;
     }
