@@ -520,6 +520,19 @@ pub(crate) fn forget_context(handle: usize) {
     }
 }
 
+/// A stream is about to go; nothing can be recorded in it afterwards.
+pub(crate) fn forget_stream(stream: usize) {
+    let Some(process) = process().filter(|process| process.is_timed()) else { return };
+    let mut work = process.work.take();
+    let _relaxed = Relaxed::enter(process);
+    for context in &mut work.contexts {
+        let lanes = context.open.lanes;
+        if context.open.streams.iter().take(lanes).any(|&lane| lane == stream) {
+            context.end();
+        }
+    }
+}
+
 fn is_captured(stream: usize) -> bool {
     let mut status = 0;
     // SAFETY: the driver writes one number.

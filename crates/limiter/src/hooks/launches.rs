@@ -149,6 +149,18 @@ hooks! {
         gated(stream, kind, || unsafe { cuLaunchGridAsync::call(function, width, height, stream) })
     };
 
+    cuStreamDestroy_v2(stream: usize) => {
+        work::forget_stream(stream);
+        // SAFETY: the program's own arguments.
+        unsafe { cuStreamDestroy_v2::call(stream) }
+    };
+
+    cuStreamDestroy(stream: usize) => {
+        work::forget_stream(stream);
+        // SAFETY: the program's own arguments.
+        unsafe { cuStreamDestroy::call(stream) }
+    };
+
     cuLaunch(function: usize) => {
         // SAFETY: the program's own arguments.
         gated(0, || Kind::of(&[function as u64]), || unsafe { cuLaunch::call(function) })
