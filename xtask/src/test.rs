@@ -2,7 +2,7 @@
 
 use crate::run::{cargo, run};
 use crate::tidy::manifests;
-use crate::{cuda_symbols, fuzz, incumbents, lab, tidy};
+use crate::{cuda_symbols, fuzz, incumbents, lab, limiter, tidy};
 use anyhow::{Context, Result, bail};
 use carve_lab::{Lab, Places, Wanted};
 use std::path::{Path, PathBuf};
@@ -44,6 +44,7 @@ pub(crate) fn test() -> Result<()> {
     })?;
     // The conformance suites run the binary and the simulated driver, which `cargo test` alone does not build.
     step("build", &mut || run(cargo().args(["build", "--workspace", "--quiet"])))?;
+    step("limiter", &mut || limiter::build().map(drop))?;
     step("tests", &mut || {
         let mut command = cargo();
         command.args(["test", "--workspace", "--exclude", "carve-cluster-tests", "--no-fail-fast"]);

@@ -128,7 +128,8 @@ mod tests {
 
     #[test]
     fn what_is_no_file_of_limits_is_named() {
-        let good = Limits { memory: 5 << 30, compute: 2_500, context: 0, burst: false, pass: false }.to_bytes();
+        let good =
+            Limits { memory: 5 << 30, compute: 2_500, context: 0, burst: false, pass: false }.to_bytes();
         assert_eq!(Limits::from_bytes(&good[..40]), Err(LimitsError::Short));
         assert_eq!(Limits::from_bytes(&[0; 128]), Err(LimitsError::Foreign));
         let mut more = good;

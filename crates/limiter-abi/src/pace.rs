@@ -25,7 +25,8 @@ impl Rate {
 
     /// How much work fits into a time.
     pub fn of(self, time: u64) -> u64 {
-        u64::try_from(u128::from(time) * u128::from(self.0.min(Rate::ALL.0)) / u128::from(Rate::ALL.0)).unwrap_or(u64::MAX)
+        u64::try_from(u128::from(time) * u128::from(self.0.min(Rate::ALL.0)) / u128::from(Rate::ALL.0))
+            .unwrap_or(u64::MAX)
     }
 }
 

@@ -144,7 +144,8 @@ impl Region {
 
     /// Whether this is such memory, of a version that is understood.
     pub fn is_ready(&self) -> bool {
-        self.head.magic.load(Ordering::Acquire) == MAGIC && self.head.version.load(Ordering::Relaxed) >= VERSION
+        self.head.magic.load(Ordering::Acquire) == MAGIC
+            && self.head.version.load(Ordering::Relaxed) >= VERSION
     }
 
     /// A slot.
@@ -161,7 +162,8 @@ impl Region {
     pub fn claim(&self, me: Owner, namespace: u64, host: &impl Host) -> Option<usize> {
         let free = |slot: &Slot| {
             let found = slot.owner.load(Ordering::Acquire);
-            let is_free = found == 0 || (slot.namespace.load(Ordering::Relaxed) == namespace && !host.lives(Owner(found)));
+            let is_free = found == 0
+                || (slot.namespace.load(Ordering::Relaxed) == namespace && !host.lives(Owner(found)));
             is_free && slot.owner.compare_exchange(found, me.0, Ordering::SeqCst, Ordering::Relaxed).is_ok()
         };
         let number = self.slots.iter().position(free)?;

@@ -28,7 +28,9 @@ pub(crate) fn sleep_until(when: u64) {
 
 /// Sleeps about so long.
 pub(crate) fn nap(nanoseconds: u64) {
-    let time =
-        Timespec { tv_sec: (nanoseconds / 1_000_000_000) as i64, tv_nsec: (nanoseconds % 1_000_000_000) as i64 };
+    let time = Timespec {
+        tv_sec: (nanoseconds / 1_000_000_000) as i64,
+        tv_nsec: (nanoseconds % 1_000_000_000) as i64,
+    };
     let _ = rustix::thread::nanosleep(&time);
 }

@@ -97,7 +97,8 @@ impl Costs {
     pub(crate) fn learn(&mut self, kind: Kind, nanoseconds: u64) {
         let Some(cost) = self.place(kind) else { return };
         // The mean of the first few, later ones weigh an eighth; one that is quite another begins anew, for the program has changed.
-        let other = cost.measured > 0 && (nanoseconds > 4 * cost.nanoseconds || cost.nanoseconds > 4 * nanoseconds);
+        let other =
+            cost.measured > 0 && (nanoseconds > 4 * cost.nanoseconds || cost.nanoseconds > 4 * nanoseconds);
         cost.measured = if other { 1 } else { cost.measured };
         let weight = u64::from(cost.measured.min(7) + 1);
         let moved = (nanoseconds as i64 - cost.nanoseconds as i64) / weight as i64;

@@ -52,7 +52,8 @@ unsafe extern "C" fn instead(handle: *mut c_void, name: *const c_char) -> usize 
     }
     let Some(hook) = hook_called(wanted) else { return 0 };
     // SAFETY: that is the C library's function, and the arguments are those of its caller.
-    let next: unsafe extern "C" fn(*mut c_void, *const c_char) -> usize = unsafe { core::mem::transmute(next) };
+    let next: unsafe extern "C" fn(*mut c_void, *const c_char) -> usize =
+        unsafe { core::mem::transmute(next) };
     // SAFETY: see above.
     let address = unsafe { next(handle, name) };
     let mut drivers = false;

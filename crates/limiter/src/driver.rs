@@ -71,9 +71,9 @@ macro_rules! driver {
                 match $crate::driver::find(&PLACE, $crate::driver::CUDA, stringify!($name)) {
                     None => $crate::driver::NOT_FOUND,
                     Some(place) => {
+                        type Real = unsafe extern "C" fn($($type),*) -> $crate::driver::Code;
                         // SAFETY: that is the driver's function of this name, which has these parameters.
-                        let real: unsafe extern "C" fn($($type),*) -> $crate::driver::Code =
-                            unsafe { core::mem::transmute(place) };
+                        let real = unsafe { core::mem::transmute::<usize, Real>(place) };
                         // SAFETY: as for the whole function.
                         unsafe { real($($argument),*) }
                     }
@@ -101,9 +101,9 @@ macro_rules! hooks {
                     match $crate::driver::find(&PLACE, $library, stringify!($name)) {
                         None => $crate::driver::NOT_FOUND,
                         Some(place) => {
+                            type Real = unsafe extern "C" fn($($type),*) -> $crate::driver::Code;
                             // SAFETY: that is the driver's function of this name, which has these parameters.
-                            let real: unsafe extern "C" fn($($type),*) -> $crate::driver::Code =
-                                unsafe { core::mem::transmute(place) };
+                            let real = unsafe { core::mem::transmute::<usize, Real>(place) };
                             // SAFETY: as for the whole function.
                             unsafe { real($($argument),*) }
                         }

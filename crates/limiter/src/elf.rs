@@ -163,7 +163,11 @@ impl Library {
 }
 
 /// SAFETY: the table must be one of a loaded library.
-unsafe fn by_gnu_hash(table: *const u32, name: &[u8], matches: impl Fn(u32) -> Option<usize>) -> Option<usize> {
+unsafe fn by_gnu_hash(
+    table: *const u32,
+    name: &[u8],
+    matches: impl Fn(u32) -> Option<usize>,
+) -> Option<usize> {
     let wanted = name.iter().fold(5381u32, |hash, &byte| hash.wrapping_mul(33).wrapping_add(u32::from(byte)));
     // SAFETY: the head of the table says how long its parts are.
     unsafe {

@@ -23,7 +23,7 @@ impl<T> Lock<T> {
         let mut times = 0u32;
         while self.taken.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             times = times.wrapping_add(1);
-            if times % 64 == 0 {
+            if times.is_multiple_of(64) {
                 rustix::thread::sched_yield();
             } else {
                 core::hint::spin_loop();

@@ -71,7 +71,12 @@ impl Ledger {
         let size = room * size_of::<Entry>();
         // SAFETY: new memory, which nobody has yet.
         let new = unsafe {
-            rustix::mm::mmap_anonymous(core::ptr::null_mut(), size, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)
+            rustix::mm::mmap_anonymous(
+                core::ptr::null_mut(),
+                size,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
         };
         let (old, before) = (self.entries, self.room);
         (self.entries, self.room, self.used) = (new.ok()?.cast(), room, 0);
@@ -221,7 +226,12 @@ pub(crate) unsafe fn allocate(
     let part_number = number(process, part);
     let small = packed && bytes < SMALL;
     let mut ledger = process.ledger.take();
-    ledger.put(Entry { key, amount: if small { 0 } else { reserved }, part: part_number, small: u32::from(small) });
+    ledger.put(Entry {
+        key,
+        amount: if small { 0 } else { reserved },
+        part: part_number,
+        small: u32::from(small),
+    });
     let known_block = small && !ledger.enter(key, part_number);
     drop(ledger);
     if known_block {

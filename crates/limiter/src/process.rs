@@ -143,9 +143,7 @@ impl Process {
     /// A share that was found.
     fn add(&self, share: &files::Share, owner: Owner, namespace: u64) {
         let count = self.count.load(Ordering::Relaxed) as usize;
-        let uuid = [0, 8].map(|at| {
-            u64::from_le_bytes(share.uuid[at..at + 8].try_into().unwrap_or_default())
-        });
+        let uuid = [0, 8].map(|at| u64::from_le_bytes(share.uuid[at..at + 8].try_into().unwrap_or_default()));
         let same = |part: &&Part| {
             part.uuid[0].load(Ordering::Relaxed) == uuid[0] && part.uuid[1].load(Ordering::Relaxed) == uuid[1]
         };
@@ -215,7 +213,8 @@ impl Process {
         let words = [0, 8].map(|at| u64::from_le_bytes(uuid[at..at + 8].try_into().unwrap_or_default()));
         let count = (self.count.load(Ordering::Relaxed) as usize).min(PARTS);
         self.parts[..count].iter().position(|part| {
-            part.uuid[0].load(Ordering::Relaxed) == words[0] && part.uuid[1].load(Ordering::Relaxed) == words[1]
+            part.uuid[0].load(Ordering::Relaxed) == words[0]
+                && part.uuid[1].load(Ordering::Relaxed) == words[1]
         })
     }
 

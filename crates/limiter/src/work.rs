@@ -170,8 +170,16 @@ impl Context {
         }
         self.bursts += 1;
         let none = [0; LANES];
-        self.open =
-            Burst { number: self.bursts, start, ends: none, streams: none, lanes: 0, charged: 0, crowded: false, gaps: false };
+        self.open = Burst {
+            number: self.bursts,
+            start,
+            ends: none,
+            streams: none,
+            lanes: 0,
+            charged: 0,
+            crowded: false,
+            gaps: false,
+        };
     }
 
     /// Notes a stream of the open burst.
@@ -260,7 +268,9 @@ impl Work {
         let context = &mut contexts[number];
         for place in 0..SAMPLES {
             let sample = context.samples[place];
-            if sample.stage != STARTED || !has_ended(if sample.beyond != 0 { sample.beyond } else { sample.after }) {
+            if sample.stage != STARTED
+                || !has_ended(if sample.beyond != 0 { sample.beyond } else { sample.after })
+            {
                 continue;
             }
             context.samples[place].stage = 0;
@@ -345,7 +355,9 @@ pub(crate) fn enter(stream: usize, kind: impl FnOnce() -> Kind) -> Result<Option
     let _relaxed = Relaxed::enter(process);
     let mut time = came;
     let (pace, rate) = loop {
-        let Some((rate, turns)) = part.rate(time) else { break (Pace::new(&region.head.paid, Rate::ALL), Rate::ALL) };
+        let Some((rate, turns)) = part.rate(time) else {
+            break (Pace::new(&region.head.paid, Rate::ALL), Rate::ALL);
+        };
         let period = turns.iter().map(|turn| turn.period).max().unwrap_or(0);
         let pace = Pace::new(&region.head.paid, rate).in_turns(period);
         if time >= work.contexts[number].look {
@@ -415,7 +427,11 @@ fn notice_gap(context: &mut Context, busy: u64, time: u64) {
     }
     let burst = &context.open;
     // SAFETY: streams that the program uses.
-    let idle = burst.streams.iter().take(burst.lanes).all(|&stream| unsafe { cuStreamQuery::call(stream) } != NOT_READY);
+    let idle = burst
+        .streams
+        .iter()
+        .take(burst.lanes)
+        .all(|&stream| unsafe { cuStreamQuery::call(stream) } != NOT_READY);
     if !idle {
         context.late = 0;
     }
@@ -457,8 +473,17 @@ fn start(
         match context.event() {
             Some(after) if record(before, stream) => {
                 let (burst, first) = (context.open.number, u32::from(known.is_none()));
-                context.samples[place] =
-                    Sample { stage: STARTING, first, before, after, beyond: 0, kind, charged: cost, burst, started: context.started };
+                context.samples[place] = Sample {
+                    stage: STARTING,
+                    first,
+                    before,
+                    after,
+                    beyond: 0,
+                    kind,
+                    charged: cost,
+                    burst,
+                    started: context.started,
+                };
                 ticket.sample = Some(place);
             }
             other => {

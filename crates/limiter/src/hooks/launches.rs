@@ -87,7 +87,7 @@ hooks! {
 
     cuGraphLaunch(graph: usize, stream: usize) => {
         // SAFETY: the program's own arguments.
-        gated(stream, || Kind::of(&[graph as u64, 0x6772_6170_68]), || unsafe { cuGraphLaunch::call(graph, stream) })
+        gated(stream, || Kind::of(&[graph as u64, 0x0067_7261_7068]), || unsafe { cuGraphLaunch::call(graph, stream) })
     };
 
     cuLaunchKernel_ptsz(
@@ -127,12 +127,12 @@ hooks! {
 
     cuGraphLaunch_ptsz(graph: usize, stream: usize) => {
         // SAFETY: the program's own arguments.
-        gated(own(stream), || Kind::of(&[graph as u64, 0x6772_6170_68]), || unsafe { cuGraphLaunch_ptsz::call(graph, stream) })
+        gated(own(stream), || Kind::of(&[graph as u64, 0x0067_7261_7068]), || unsafe { cuGraphLaunch_ptsz::call(graph, stream) })
     };
 
     cuLaunchCooperativeKernelMultiDevice(launches: *mut c_void, count: u32, flags: u32) => {
         // SAFETY: the program's own arguments.
-        gated(0, || Kind::of(&[u64::from(count), 0x6d75_6c74_69]), || unsafe {
+        gated(0, || Kind::of(&[u64::from(count), 0x006d_756c_7469]), || unsafe {
             cuLaunchCooperativeKernelMultiDevice::call(launches, count, flags)
         })
     };
