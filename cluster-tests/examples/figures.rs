@@ -186,8 +186,11 @@ fn ours(cluster: &Cluster, node: &GpuNode, namespace: &Namespace, binary: &Path)
     };
     sharing("version: v1");
     let map = format!("{}/sharing", namespace.name());
-    let environment =
-        [("CARVE_CONFIG_MAP", map.as_str()), ("PASS_DEVICE_SPECS", "true"), ("DEVICE_LIST_STRATEGY", "envvar")];
+    let environment = [
+        ("CARVE_CONFIG_MAP", map.as_str()),
+        ("PASS_DEVICE_SPECS", "true"),
+        ("DEVICE_LIST_STRATEGY", "envvar"),
+    ];
     let agent = node.agent_as_process(namespace, binary, &environment);
     let labelled = || !namespace.get(&["nodefeature", "nvidia-features-for-node0"]).is_null();
     cluster.until_or("gpu-feature-discovery has told the cluster", PATIENCE, labelled, || labels.heard());

@@ -191,8 +191,7 @@ impl GpuNode {
         let text = |path: PathBuf| path.display().to_string();
         let root = text(self.root());
         let (state, here) = (text(self.state()), text(self.files("state")));
-        let (containerd, kubeconfig) =
-            (text(self.cluster.containerd_config()), self.cluster.kubeconfig());
+        let (containerd, kubeconfig) = (text(self.cluster.containerd_config()), self.cluster.kubeconfig());
         let mut all = vec![
             ("NODE_NAME", "node0"),
             ("NAMESPACE", namespace.name()),

@@ -129,7 +129,10 @@ fn up(lab: &Lab, options: &[&str]) -> Result<()> {
             ["--nodes", number] => wanted.nodes = number.parse()?,
             ["--feature-gates", gates] => wanted.feature_gates = Some((*gates).to_owned()),
             other => {
-                bail!("up takes --kubernetes RELEASE, --nodes N and --feature-gates A=true,…, not {}", other.join(" "))
+                bail!(
+                    "up takes --kubernetes RELEASE, --nodes N and --feature-gates A=true,…, not {}",
+                    other.join(" ")
+                )
             }
         }
     }

@@ -1,8 +1,10 @@
-//! The project's own tasks: `cargo xtask tidy | test | ci | incumbents | lab | fuzz`.
+//! The project's own tasks: `cargo xtask tidy | test | ci | incumbents | cuda-symbols | limiter | lab | fuzz`.
 
+mod cuda_symbols;
 mod fuzz;
 mod incumbents;
 mod lab;
+mod limiter;
 mod run;
 mod test;
 mod tidy;
@@ -15,9 +17,11 @@ const USAGE: &str = "\
 usage: cargo xtask TASK
 
   tidy         check the rules of the house that no compiler checks
-  test         everything: tidy, format, lints, NVIDIA's programs, tests, fuzz targets (bounded)
+  test         everything: tidy, format, lints, CUDA's functions, NVIDIA's programs, tests, fuzz targets (bounded)
   ci           the same with CI=true, where nothing may be skipped
   incumbents   build NVIDIA's programs, and the oracle made of their packages, into the cache
+  cuda-symbols compare the table of CUDA functions with NVIDIA's headers, and name what either lacks
+  limiter      build the shared object that limits processes, and say where it is
   lab VERB     a real Kubernetes: up [--kubernetes 1.36|1.35] [--nodes N], fleet N, down, status, exec CMD…, kubeconfig, logs [COMPONENT],
                figures (what the agent costs beside NVIDIA's programs)
   fuzz [RUNS]  run every fuzz target for a number of cases (50000 unless told)
@@ -40,6 +44,8 @@ fn task(arguments: Vec<String>) -> Result<()> {
         ["test"] => test::test(),
         ["ci"] => test::ci(),
         ["incumbents"] => incumbents::build().map(drop),
+        ["cuda-symbols"] => cuda_symbols::check(),
+        ["limiter"] => limiter::build().map(|path| println!("{}", path.display())),
         ["lab", ref words @ ..] => lab::lab(words),
         ["lab-services", folder] => carve_lab::services(Path::new(folder)),
         ["lab-node", folder, number] => carve_lab::inside_node(Path::new(folder), number.parse()?),

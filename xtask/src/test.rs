@@ -2,7 +2,7 @@
 
 use crate::run::{cargo, run};
 use crate::tidy::manifests;
-use crate::{fuzz, incumbents, lab, tidy};
+use crate::{cuda_symbols, fuzz, incumbents, lab, limiter, tidy};
 use anyhow::{Context, Result, bail};
 use carve_lab::{Lab, Places, Wanted};
 use std::path::{Path, PathBuf};
@@ -37,12 +37,14 @@ pub(crate) fn test() -> Result<()> {
             .iter()
             .try_for_each(|manifest| run(cargo().args(["check", "--quiet", "--manifest-path"]).arg(manifest)))
     })?;
+    step("CUDA's functions", &mut cuda_symbols::for_tests)?;
     step("incumbents", &mut || {
         programs = incumbents::for_tests()?;
         Ok(())
     })?;
     // The conformance suites run the binary and the simulated driver, which `cargo test` alone does not build.
     step("build", &mut || run(cargo().args(["build", "--workspace", "--quiet"])))?;
+    step("limiter", &mut || limiter::build().map(drop))?;
     step("tests", &mut || {
         let mut command = cargo();
         command.args(["test", "--workspace", "--exclude", "carve-cluster-tests", "--no-fail-fast"]);

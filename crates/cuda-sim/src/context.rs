@@ -1,84 +1,183 @@
-//! Primary contexts: one for each device, counted, and which of them a thread works on.
+//! Contexts: a primary one for each device, counted, others that programs make, and which of them a thread works on.
 
 use crate::error::{Answer, Code};
 use crate::handle::{Handle, Thing};
-use crate::memory::Memory;
 use crate::session::Session;
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 
 thread_local! {
-    /// The device whose context is current on this thread.
-    static CURRENT: Cell<Option<u32>> = const { Cell::new(None) };
+    /// The contexts that were pushed on this thread; the last one is current.
+    static STACK: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A primary context that somebody holds.
+/// Contexts that programs make have numbers from here on; below, the number is the device's.
+const FIRST_MADE: u32 = 1 << 16;
+
+/// A context that somebody holds.
 #[derive(Debug)]
 pub(crate) struct Context {
     held: u32,
-    pub(crate) memory: Memory,
+    pub(crate) device: u32,
+    /// What it takes of the device's memory by itself.
+    taken: u64,
     /// What a kernel died of. Nothing works in the context from then on.
     pub(crate) died_of: Option<Code>,
-    /// A kernel runs that never ends.
-    pub(crate) hangs: bool,
 }
 
-/// All contexts of the process, by device.
-pub(crate) type Contexts = BTreeMap<u32, Context>;
+/// All contexts of the process.
+#[derive(Debug, Default)]
+pub(crate) struct Contexts {
+    by_number: BTreeMap<u32, Context>,
+    made: u32,
+}
+
+impl Contexts {
+    /// A context that is still there.
+    pub(crate) fn get_mut(&mut self, number: u32) -> Answer<&mut Context> {
+        self.by_number.get_mut(&number).ok_or(Code::CONTEXT_IS_DESTROYED)
+    }
+}
+
+/// Where the thread works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Here {
+    pub(crate) context: u32,
+    pub(crate) device: u32,
+}
 
 impl Session {
     /// Takes hold of the primary context of a device; the first time makes it, which takes memory.
     pub(crate) fn retain(&mut self, ordinal: c_int) -> Answer<Handle> {
-        let taken = self.context_memory(self.device(ordinal)?);
-        let number = u32::try_from(ordinal).map_err(|_| Code::INVALID_DEVICE)?;
-        if !self.contexts.contains_key(&number) {
-            if self.free(number)? < taken {
-                return Err(Code::OUT_OF_MEMORY);
-            }
-            let memory = Memory::new(number, taken);
-            self.contexts.insert(number, Context { held: 0, memory, died_of: None, hangs: false });
+        let number = self.ordinal(ordinal)?;
+        if !self.contexts.by_number.contains_key(&number) {
+            self.make(number, number)?;
         }
-        let context = self.contexts.get_mut(&number).ok_or(Code::UNKNOWN)?;
-        context.held += 1;
+        self.contexts.get_mut(number)?.held += 1;
         Ok(Handle::of(Thing::Context(number)))
+    }
+
+    fn make(&mut self, number: u32, device: u32) -> Answer {
+        let taken = self.context_memory(self.device(device as c_int)?);
+        self.charge(device, taken)?;
+        self.contexts.by_number.insert(number, Context { held: 0, device, taken, died_of: None });
+        Ok(())
     }
 
     /// Lets go of it; the last one to do so ends it with all that is in it.
     pub(crate) fn release(&mut self, ordinal: c_int) -> Answer {
-        self.device(ordinal)?;
-        let number = u32::try_from(ordinal).map_err(|_| Code::INVALID_DEVICE)?;
-        let context = self.contexts.get_mut(&number).ok_or(Code::INVALID_CONTEXT)?;
+        let number = self.ordinal(ordinal)?;
+        let context = self.contexts.by_number.get_mut(&number).ok_or(Code::INVALID_CONTEXT)?;
         context.held -= 1;
         if context.held == 0 {
-            self.contexts.remove(&number);
-            self.modules.unload_all(number);
+            self.end(number);
         }
         Ok(())
     }
 
-    /// Makes a context the thread's current one; NULL makes none.
-    pub(crate) fn set_current(&self, context: Handle) -> Answer {
-        if context.is_null() {
-            CURRENT.set(None);
-            return Ok(());
+    /// Ends the primary context with all that is in it, whoever holds it.
+    pub(crate) fn reset(&mut self, ordinal: c_int) -> Answer {
+        let number = self.ordinal(ordinal)?;
+        self.end(number);
+        Ok(())
+    }
+
+    /// Whether anybody holds the primary context of a device.
+    pub(crate) fn primary_is_active(&self, ordinal: c_int) -> Answer<bool> {
+        Ok(self.contexts.by_number.contains_key(&self.ordinal(ordinal)?))
+    }
+
+    /// Makes a context beside the primary one and makes it current.
+    pub(crate) fn create_context(&mut self, ordinal: c_int) -> Answer<Handle> {
+        let device = self.ordinal(ordinal)?;
+        let number = FIRST_MADE + self.contexts.made;
+        self.make(number, device)?;
+        self.contexts.made += 1;
+        STACK.with_borrow_mut(|stack| stack.push(number));
+        Ok(Handle::of(Thing::Context(number)))
+    }
+
+    /// Ends a context that a program made.
+    pub(crate) fn destroy_context(&mut self, context: Handle) -> Answer {
+        let number = self.context_number(context)?;
+        if number < FIRST_MADE {
+            return Err(Code::INVALID_CONTEXT);
         }
+        STACK.with_borrow_mut(|stack| stack.pop_if(|current| *current == number));
+        self.end(number);
+        Ok(())
+    }
+
+    fn end(&mut self, number: u32) {
+        let Some(context) = self.contexts.by_number.remove(&number) else { return };
+        self.modules.unload_all(number);
+        self.streams.forget_context(number);
+        self.events.retain(|event| event.context != number);
+        self.free_all_of(number);
+        self.refund(context.device, context.taken);
+        if !self.contexts.by_number.values().any(|other| other.device == context.device) {
+            self.forget_pools(context.device);
+        }
+    }
+
+    fn context_number(&self, context: Handle) -> Answer<u32> {
         match context.thing() {
-            Ok(Thing::Context(number)) if self.contexts.contains_key(&number) => {
-                CURRENT.set(Some(number));
-                Ok(())
-            }
+            Ok(Thing::Context(number)) if self.contexts.by_number.contains_key(&number) => Ok(number),
             _ => Err(Code::INVALID_CONTEXT),
         }
     }
 
-    /// The thread's current context, with the number of its device. One in which a kernel died answers nothing else.
-    pub(crate) fn current(&mut self) -> Answer<(u32, &mut Context)> {
-        let number = CURRENT.get().ok_or(Code::INVALID_CONTEXT)?;
-        let context = self.contexts.get_mut(&number).ok_or(Code::CONTEXT_IS_DESTROYED)?;
+    /// Makes a context the thread's current one; NULL makes none.
+    pub(crate) fn set_current(&self, context: Handle) -> Answer {
+        let next = if context.is_null() { None } else { Some(self.context_number(context)?) };
+        STACK.with_borrow_mut(|stack| {
+            stack.pop();
+            stack.extend(next);
+        });
+        Ok(())
+    }
+
+    /// Makes a context current and remembers the one before.
+    pub(crate) fn push_current(&self, context: Handle) -> Answer {
+        let number = self.context_number(context)?;
+        STACK.with_borrow_mut(|stack| stack.push(number));
+        Ok(())
+    }
+
+    /// The thread's current context, which is so no longer.
+    pub(crate) fn pop_current(&self) -> Answer<Handle> {
+        let number = STACK.with_borrow_mut(Vec::pop).ok_or(Code::INVALID_CONTEXT)?;
+        Ok(Handle::of(Thing::Context(number)))
+    }
+
+    /// The thread's current context, or NULL.
+    pub(crate) fn current_handle(&self) -> Handle {
+        let number = STACK.with_borrow(|stack| stack.last().copied());
+        number.map_or(Handle::NULL, |number| Handle::of(Thing::Context(number)))
+    }
+
+    /// Where the thread works.
+    pub(crate) fn here(&mut self) -> Answer<Here> {
+        let number = STACK.with_borrow(|stack| stack.last().copied()).ok_or(Code::INVALID_CONTEXT)?;
+        self.alive(number)
+    }
+
+    /// The same in another context; NULL is the current one.
+    pub(crate) fn in_context(&mut self, context: Handle) -> Answer<Here> {
+        if context.is_null() {
+            return self.here();
+        }
+        let number = self.context_number(context)?;
+        self.alive(number)
+    }
+
+    /// A context in which a kernel died answers nothing else.
+    fn alive(&mut self, number: u32) -> Answer<Here> {
+        let context = self.contexts.get_mut(number)?;
         match context.died_of {
             Some(code) => Err(code),
-            None => Ok((number, context)),
+            None => Ok(Here { context: number, device: context.device }),
         }
     }
 }

@@ -86,10 +86,22 @@ fn part(host: &dyn GpuHost, gpu: &Gpu, mig: MigDevice) -> HostResult<Device> {
 }
 
 impl Device {
+    /// A number for the device that all processes know it by. It is never 0.
+    pub(crate) fn key(&self) -> u64 {
+        fold(&self.uuid)
+    }
+
+    /// The same for its memory, which all MIG devices of a GPU instance share.
+    pub(crate) fn memory_key(&self) -> u64 {
+        match &self.mig {
+            Some(mig) => fold(&self.gpu.uuid.0).wrapping_add(u64::from(mig.gpu_instance.0) + 1).max(1),
+            None => self.key(),
+        }
+    }
+
     /// The identity as CUDA tells it: the digits alone.
     pub(crate) fn uuid_bytes(&self) -> [u8; 16] {
-        let digits: String = self.uuid.chars().skip(4).filter(|digit| *digit != '-').collect();
-        u128::from_str_radix(&digits, 16).unwrap_or_default().to_be_bytes()
+        digits(&self.uuid).to_be_bytes()
     }
 
     fn attribute(&self, session: &Session, attribute: c_int) -> Answer<u32> {
@@ -99,12 +111,26 @@ impl Device {
             16 => session.limits.multiprocessors(self.multiprocessors),
             33 => u32::from(self.gpu.address.bus),
             34 => u32::from(self.gpu.address.device),
+            41 => 1, // unified addressing
             50 => self.gpu.address.domain,
             75 => self.gpu.compute_capability.0,
             76 => self.gpu.compute_capability.1,
+            83 | 102 | 103 | 115 => 1, // managed memory, virtual memory, file descriptors for it, pools
             _ => return Err(Code::INVALID_VALUE),
         })
     }
+}
+
+/// The number that the digits of a UUID are.
+fn digits(uuid: &str) -> u128 {
+    let digits: String = uuid.chars().skip(4).filter(|digit| *digit != '-').collect();
+    u128::from_str_radix(&digits, 16).unwrap_or_default()
+}
+
+/// A UUID in fewer digits.
+fn fold(uuid: &str) -> u64 {
+    let digits = digits(uuid);
+    ((digits >> 64) as u64 ^ digits as u64).max(1)
 }
 
 /// What a context takes before its program allocates anything, in bytes: measured on an H200 for 32 and 132
@@ -123,6 +149,12 @@ impl Session {
     pub(crate) fn device(&self, ordinal: c_int) -> Answer<&Device> {
         let ordinal = usize::try_from(ordinal).map_err(|_| Code::INVALID_DEVICE)?;
         self.devices.get(ordinal).ok_or(Code::INVALID_DEVICE)
+    }
+
+    /// The number of a device that is there.
+    pub(crate) fn ordinal(&self, ordinal: c_int) -> Answer<u32> {
+        self.device(ordinal)?;
+        u32::try_from(ordinal).map_err(|_| Code::INVALID_DEVICE)
     }
 
     /// One number about a device.

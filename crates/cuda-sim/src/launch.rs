@@ -1,12 +1,12 @@
-//! Kernels, run on the CPU when they are launched, and waiting for them.
+//! Kernels: `vector_add`, which calculates on the CPU when it is launched, and `spin`, which only takes time.
 
 use crate::abi::Arguments;
+use crate::clock::NEVER;
 use crate::error::{Answer, Code};
 use crate::handle::{Handle, Thing};
-use crate::memory::Memory;
-use crate::session::{self, Session};
+use crate::session::Session;
 use crate::settings::Fault;
-use std::time::Duration;
+use crate::work::Work;
 
 /// The shape of a launch: blocks, and threads of a block.
 pub(crate) type Shape = ([u32; 3], [u32; 3]);
@@ -14,27 +14,51 @@ pub(crate) type Shape = ([u32; 3], [u32; 3]);
 /// A block has no more threads than this.
 const MOST_THREADS: u64 = 1024;
 
+/// A kernel with what it is called with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Call {
+    VectorAdd(VectorAdd),
+    /// Takes so many nanoseconds.
+    Spin(u64),
+}
+
 /// What `vector_add` is called with.
 #[derive(Debug, Clone, Copy)]
-struct VectorAdd {
+pub(crate) struct VectorAdd {
     left: u64,
     right: u64,
     sum: u64,
     elements: u32,
+    /// Threads in the first dimension, which is the only one that the kernel looks at.
+    reached: u64,
 }
 
 impl Session {
-    /// Runs a kernel in the current context. A kernel that goes wrong is no failure of the launch: waiting tells.
+    /// Launches a kernel in a stream. A kernel that goes wrong is no failure of the launch: waiting tells.
     pub(crate) fn launch(
+        &mut self,
+        stream: u32,
+        function: Handle,
+        shape: Shape,
+        arguments: Arguments,
+    ) -> Answer {
+        let call = self.call(function, shape, arguments)?;
+        self.submit(stream, Work::Kernel(call))
+    }
+
+    /// The kernel that a launch or a node means.
+    pub(crate) fn call(
         &mut self,
         function: Handle,
         (blocks, threads): Shape,
         arguments: Arguments,
-    ) -> Answer {
-        let fault = self.fault;
-        let Thing::VectorAdd(module) = function.thing()? else { return Err(Code::INVALID_HANDLE) };
-        let (ordinal, _) = self.current()?;
-        if !self.modules.has(module, ordinal) {
+    ) -> Answer<Call> {
+        let here = self.here()?;
+        let thing = function.thing()?;
+        let (Thing::VectorAdd(module) | Thing::Spin(module)) = thing else {
+            return Err(Code::INVALID_HANDLE);
+        };
+        if !self.modules.has(module, here.context) {
             return Err(Code::INVALID_HANDLE);
         }
         let product = |shape: [u32; 3]| shape.into_iter().map(u64::from).product::<u64>();
@@ -42,55 +66,66 @@ impl Session {
         if of_block == 0 || of_block > MOST_THREADS || product(blocks) == 0 {
             return Err(Code::INVALID_VALUE);
         }
-        let call = VectorAdd {
-            left: arguments.at(0)?,
-            right: arguments.at(1)?,
-            sum: arguments.at(2)?,
-            elements: arguments.at(3)?,
+        Ok(match thing {
+            Thing::Spin(_) => Call::Spin(arguments.at(0, 0)?),
+            _ => Call::VectorAdd(VectorAdd {
+                left: arguments.at(0, 0)?,
+                right: arguments.at(1, 8)?,
+                sum: arguments.at(2, 16)?,
+                elements: arguments.at(3, 24)?,
+                reached: u64::from(blocks[0]) * u64::from(threads[0]),
+            }),
+        })
+    }
+
+    /// Lets a kernel take its place on the device, after what the stream and the device were given before.
+    pub(crate) fn run(&mut self, stream: u32, call: &Call) -> Answer {
+        let not_before = self.streams.can_begin(stream)?;
+        let context = self.streams.get(stream)?.context;
+        let device = self.contexts.get_mut(context)?.device;
+        let key = self.devices.get(device as usize).ok_or(Code::INVALID_DEVICE)?.key();
+        let nanoseconds = match call {
+            Call::Spin(nanoseconds) => *nanoseconds,
+            Call::VectorAdd(_) => 0,
         };
-        // The kernel looks at the first dimension alone.
-        let reached = u64::from(blocks[0]) * u64::from(threads[0]);
-        let (_, context) = self.current()?;
-        match fault {
-            Some(Fault::LaunchFails) => context.died_of = Some(Code::LAUNCH_FAILED),
-            Some(Fault::Hang) => context.hangs = true,
-            Some(Fault::WrongSum) | None => {
-                let wrong = fault == Some(Fault::WrongSum);
-                if vector_add(&mut context.memory, call, reached, wrong).is_none() {
-                    context.died_of = Some(Code::ILLEGAL_ADDRESS);
-                }
+        let end = match self.fault {
+            Some(Fault::Hang) => NEVER,
+            _ => self.board.occupy(key, not_before, nanoseconds),
+        };
+        self.streams.get_mut(stream)?.ready = end;
+        let died_of = match (self.fault, call) {
+            (Some(Fault::LaunchFails), _) => Some(Code::LAUNCH_FAILED),
+            (Some(Fault::Hang), _) | (_, Call::Spin(_)) => None,
+            (fault, Call::VectorAdd(call)) => {
+                let calculated = self.vector_add(*call, fault == Some(Fault::WrongSum));
+                calculated.is_err().then_some(Code::ILLEGAL_ADDRESS)
             }
+        };
+        if died_of.is_some() {
+            self.contexts.get_mut(context)?.died_of = died_of;
         }
         Ok(())
     }
-}
 
-/// The kernel. `None` if it touches memory that is not there.
-fn vector_add(memory: &mut Memory, call: VectorAdd, reached: u64, wrong: bool) -> Option<()> {
-    let elements = u64::from(call.elements).min(reached) as usize;
-    if elements == 0 {
-        return Some(());
+    /// The kernel. Fails if it touches memory that is not there.
+    fn vector_add(&mut self, call: VectorAdd, wrong: bool) -> Answer {
+        let elements = u64::from(call.elements).min(call.reached) as usize;
+        if elements == 0 {
+            return Ok(());
+        }
+        let bytes = elements * size_of::<f32>();
+        let (mut left, mut right) = (vec![0; bytes], vec![0; bytes]);
+        self.read(call.left, &mut left)?;
+        self.read(call.right, &mut right)?;
+        let numbers = |bytes: &[u8]| -> Vec<f32> {
+            bytes.as_chunks::<4>().0.iter().map(|number| f32::from_ne_bytes(*number)).collect()
+        };
+        let mut sums: Vec<f32> =
+            numbers(&left).iter().zip(numbers(&right)).map(|(left, right)| left + right).collect();
+        if wrong && let Some(one) = sums.get_mut(elements / 2) {
+            *one += 1.0;
+        }
+        let sums: Vec<u8> = sums.into_iter().flat_map(f32::to_ne_bytes).collect();
+        self.write(call.sum, &sums)
     }
-    let bytes = elements * size_of::<f32>();
-    let (mut left, mut right) = (vec![0; bytes], vec![0; bytes]);
-    memory.read(call.left, &mut left)?;
-    memory.read(call.right, &mut right)?;
-    let numbers = |bytes: &[u8]| -> Vec<f32> {
-        bytes.as_chunks::<4>().0.iter().map(|number| f32::from_ne_bytes(*number)).collect()
-    };
-    let mut sums: Vec<f32> =
-        numbers(&left).iter().zip(numbers(&right)).map(|(left, right)| left + right).collect();
-    if wrong && let Some(one) = sums.get_mut(elements / 2) {
-        *one += 1.0;
-    }
-    let sums: Vec<u8> = sums.into_iter().flat_map(f32::to_ne_bytes).collect();
-    memory.write(call.sum, &sums)
-}
-
-/// Waits for the current context. Does not hold the session while it does: other threads go on.
-pub(crate) fn synchronise() -> Answer {
-    while session::with(|session| Ok(session.current()?.1.hangs))? {
-        std::thread::sleep(Duration::from_secs(1));
-    }
-    Ok(())
 }

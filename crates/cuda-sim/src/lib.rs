@@ -1,4 +1,5 @@
-//! `libcuda.so.1` with simulated GPUs inside: as much of CUDA's driver interface as carve's probes use.
+//! `libcuda.so.1` with simulated GPUs inside: as much of CUDA's driver interface as carve's probes use, and what a
+//! library that is loaded before it may want to catch: memory of every kind, launches, streams, events, graphs.
 //!
 //! The machine is the one that the simulated NVML shows. Settings come from the environment at `cuInit`:
 //!
@@ -8,11 +9,21 @@
 //! | `CARVE_SIM_DEV` | folder of device nodes, likewise: only GPUs and MIG devices with theirs are there |
 //! | `CUDA_VISIBLE_DEVICES` | which devices this process sees, by index or UUID |
 //! | `CUDA_MPS_PIPE_DIRECTORY` | limits of an MPS client stand in its file `carve-sim-limits` |
-//! | `CARVE_SIM_CUDA_FAULT` | `wrong-sum`, `launch-fails` or `hang` |
+//! | `CARVE_SIM_CUDA_FAULT` | `wrong-sum`, `launch-fails`, `hang` or `alloc-fails:N` |
+//! | `CARVE_SIM_CUDA_CLOCK` | a file: processes that name the same one share the devices' time and memory |
 //!
 //! Device memory is bookkeeping with pages of host memory behind what was written; addresses are numbers that are
-//! never followed. The one kernel that can run is `vector_add`, on the CPU. All exported symbols stand in
-//! [`symbols`]; everything unsafe about C's pointers is in [`abi`].
+//! never followed. Two kernels can run: `vector_add`, on the CPU, and `spin`, which does nothing for as many
+//! nanoseconds as its argument says. Time is bookkeeping as well: a launch computes when its kernel ends, asking compares that with
+//! the clock, and waiting sleeps.
+//!
+//! ```text
+//!   launch ──▶ stream ──▶ not captured: the kernel takes its place on the board, the stream knows when it ends
+//!                └──────▶ captured: a node of a graph, whose launch gives it to a stream again
+//! ```
+//!
+//! All exported symbols stand in [`symbols`]; everything unsafe about C's pointers is in [`abi`] and [`structs`], and
+//! about pages of the kernel in [`mapping`].
 #![allow(
     unsafe_code,
     reason = "exporting C symbols and writing through C's pointers is what this crate is for"
@@ -20,16 +31,33 @@
 #![allow(non_snake_case, reason = "CUDA names its functions so")]
 
 mod abi;
+mod array;
+mod blocks;
+mod board;
+mod capture;
+mod clock;
 mod context;
+mod copy;
 mod device;
 mod error;
+mod event;
+mod graph;
 mod handle;
+mod host;
 mod launch;
 mod limits;
+mod mapping;
 mod memory;
 mod module;
 mod pages;
+mod physical;
+mod pointer;
+mod pool;
+mod procedure;
 mod session;
 mod settings;
+mod stream;
+mod structs;
 mod symbols;
 mod visible;
+mod work;

@@ -1,68 +1,115 @@
-//! Modules: PTX texts, of which only the kernels that can be simulated are found.
+//! Modules and libraries: PTX texts, of which only the kernels that can be simulated are found.
 
 use crate::error::{Answer, Code};
-use crate::handle::{Handle, Thing};
+use crate::handle::{Handle, Numbered, Thing};
 use crate::session::Session;
-use std::collections::BTreeMap;
+use std::ffi::CStr;
 
-/// The kernel that can run here.
-const VECTOR_ADD: &str = "vector_add";
+/// The kernels that can run here.
+const VECTOR_ADD: &CStr = c"vector_add";
+const SPIN: &CStr = c"spin";
 
-/// A module of a context.
+/// A module.
 #[derive(Debug)]
 struct Module {
-    context: u32,
+    /// `None` for a library, which is for all of them.
+    context: Option<u32>,
     text: String,
 }
 
-/// All modules of the process.
+/// All modules of the process, libraries included.
 #[derive(Debug, Default)]
-pub(crate) struct Modules {
-    loaded: BTreeMap<u32, Module>,
-    last: u32,
-}
+pub(crate) struct Modules(Numbered<Module>);
 
 impl Modules {
     /// A context has ended.
     pub(crate) fn unload_all(&mut self, context: u32) {
-        self.loaded.retain(|_, module| module.context != context);
+        self.0.retain(|module| module.context != Some(context));
     }
 
-    /// Whether a module is loaded in a context.
+    /// Whether what is in a module can run in a context.
     pub(crate) fn has(&self, number: u32, context: u32) -> bool {
-        self.loaded.get(&number).is_some_and(|module| module.context == context)
+        self.0.get(number).is_ok_and(|module| module.context.is_none_or(|owner| owner == context))
+    }
+}
+
+/// The module that a kernel is in, and the kernel's name.
+fn kernel(function: Handle) -> Answer<(u32, &'static CStr)> {
+    match function.thing()? {
+        Thing::VectorAdd(module) => Ok((module, VECTOR_ADD)),
+        Thing::Spin(module) => Ok((module, SPIN)),
+        _ => Err(Code::INVALID_HANDLE),
     }
 }
 
 impl Session {
     /// Loads a text into the current context, whatever it says after its version.
     pub(crate) fn load(&mut self, text: String) -> Answer<Handle> {
-        let (context, _) = self.current()?;
-        if !text.contains(".version") {
-            return Err(Code::INVALID_PTX);
+        let context = self.here()?.context;
+        Ok(Handle::of(Thing::Module(self.add_module(Some(context), text)?)))
+    }
+
+    /// Loads a text for all contexts.
+    pub(crate) fn load_library(&mut self, text: String) -> Answer<Handle> {
+        Ok(Handle::of(Thing::Library(self.add_module(None, text)?)))
+    }
+
+    fn add_module(&mut self, context: Option<u32>, text: String) -> Answer<u32> {
+        if text.contains(".version") {
+            Ok(self.modules.0.add(Module { context, text }))
+        } else {
+            Err(Code::INVALID_PTX)
         }
-        self.modules.last += 1;
-        self.modules.loaded.insert(self.modules.last, Module { context, text });
-        Ok(Handle::of(Thing::Module(self.modules.last)))
     }
 
-    /// Unloads a module.
+    /// The number of a module, or of a library.
+    fn module_number(&self, module: Handle) -> Answer<u32> {
+        let (Thing::Module(number) | Thing::Library(number)) = module.thing()? else {
+            return Err(Code::INVALID_HANDLE);
+        };
+        self.modules.0.get(number).map(|_| number)
+    }
+
+    /// Unloads a module of a context.
     pub(crate) fn unload(&mut self, module: Handle) -> Answer {
-        self.current()?;
-        let Thing::Module(number) = module.thing()? else { return Err(Code::INVALID_HANDLE) };
-        self.modules.loaded.remove(&number).map(|_| ()).ok_or(Code::INVALID_HANDLE)
+        self.here()?;
+        let number = self.module_number(module)?;
+        self.modules.0.remove(number).map(drop)
     }
 
-    /// Finds a kernel, if its text has it and it can be simulated.
-    pub(crate) fn function(&mut self, module: Handle, name: &str) -> Answer<Handle> {
-        self.current()?;
-        let Thing::Module(number) = module.thing()? else { return Err(Code::INVALID_HANDLE) };
-        let module = self.modules.loaded.get(&number).ok_or(Code::INVALID_HANDLE)?;
+    /// Unloads a library.
+    pub(crate) fn unload_library(&mut self, library: Handle) -> Answer {
+        let number = self.module_number(library)?;
+        self.modules.0.remove(number).map(drop)
+    }
+
+    /// A library as a module.
+    pub(crate) fn library_as_module(&self, library: Handle) -> Answer<Handle> {
+        Ok(Handle::of(Thing::Module(self.module_number(library)?)))
+    }
+
+    /// Finds a kernel of a module or a library, if its text has it and it can be simulated.
+    pub(crate) fn function(&self, module: Handle, name: &str) -> Answer<Handle> {
+        let number = self.module_number(module)?;
+        let module = self.modules.0.get(number)?;
         let entries = module.text.split(".entry").skip(1);
         let mut names = entries.filter_map(|rest| rest.split(['(', '{']).next()).map(str::trim);
-        if name == VECTOR_ADD && names.any(|entry| entry == name) {
-            return Ok(Handle::of(Thing::VectorAdd(number)));
-        }
-        Err(Code::NOT_FOUND)
+        let things = [Thing::VectorAdd(number), Thing::Spin(number)].map(Handle::of);
+        let named = things
+            .into_iter()
+            .find(|thing| kernel(*thing).is_ok_and(|(_, known)| known.to_bytes() == name.as_bytes()));
+        if names.any(|entry| entry == name) { named.ok_or(Code::NOT_FOUND) } else { Err(Code::NOT_FOUND) }
+    }
+
+    /// The name of a kernel that is still there.
+    pub(crate) fn function_name(&self, function: Handle) -> Answer<&'static CStr> {
+        let (module, name) = kernel(function)?;
+        self.modules.0.get(module).map(|_| name)
+    }
+
+    /// The module of a kernel that is still there.
+    pub(crate) fn function_module(&self, function: Handle) -> Answer<Handle> {
+        let (module, _) = kernel(function)?;
+        self.modules.0.get(module).map(|_| Handle::of(Thing::Module(module)))
     }
 }

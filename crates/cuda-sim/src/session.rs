@@ -1,13 +1,25 @@
 //! The one session of the process, and the guard that every call goes through.
 
+use crate::array::Arrays;
+use crate::board::Board;
+use crate::capture::Capture;
 use crate::context::Contexts;
 use crate::device::Device;
 use crate::error::{Answer, Code};
+use crate::event::Event;
+use crate::graph::Graphs;
+use crate::handle::{Handle, Numbered};
+use crate::host::Host;
 use crate::limits::Limits;
+use crate::memory::Memory;
 use crate::module::Modules;
+use crate::physical::Virtual;
+use crate::pool::Pools;
 use crate::settings::{self, Fault};
+use crate::stream::Streams;
 use carve_gpu_host::GpuHost;
-use std::ffi::c_uint;
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_uint};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -20,8 +32,23 @@ pub(crate) struct Session {
     pub(crate) devices: Vec<Device>,
     pub(crate) limits: Limits,
     pub(crate) fault: Option<Fault>,
+    /// What the devices are to all processes.
+    pub(crate) board: Board,
     pub(crate) contexts: Contexts,
     pub(crate) modules: Modules,
+    pub(crate) memory: Memory,
+    pub(crate) host_memory: Host,
+    pub(crate) pools: Pools,
+    pub(crate) mapped: Virtual,
+    pub(crate) arrays: Arrays,
+    /// How often allocations were opened by handle.
+    pub(crate) opened: BTreeMap<u64, u32>,
+    pub(crate) streams: Streams,
+    pub(crate) events: Numbered<Event>,
+    pub(crate) captures: Numbered<Capture>,
+    pub(crate) graphs: Graphs,
+    /// The nodes that the last question about a capture was answered with; C holds a pointer to them.
+    pub(crate) told_nodes: Vec<Handle>,
 }
 
 static SESSION: Mutex<Option<Session>> = Mutex::new(None);
@@ -39,6 +66,15 @@ pub(crate) fn guard(entry: impl FnOnce() -> Answer) -> c_uint {
         Ok(Err(code)) => code.0,
         Err(_) => Code::UNKNOWN.0,
     }
+}
+
+/// The CUDA version of the machine's driver, which can be asked for before the start.
+pub(crate) fn driver_version() -> Answer<c_int> {
+    let (major, minor) = match session().as_ref() {
+        Some(session) => session.cuda,
+        None => settings::cuda_version().map_err(|error| error.code())?,
+    };
+    c_int::try_from(major * 1000 + minor * 10).map_err(|_| Code::UNKNOWN)
 }
 
 /// Asks the session, if CUDA was started.

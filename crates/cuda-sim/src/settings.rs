@@ -1,10 +1,9 @@
 //! Settings from the environment: which machine, which devices of it, which limits, which fault.
 
-use crate::context::Contexts;
+use crate::board::{Board, BoardError};
 use crate::device;
 use crate::error::Code;
 use crate::limits::{Limits, LimitsError};
-use crate::module::Modules;
 use crate::session::Session;
 use crate::visible::visible;
 use carve_gpu_host::{GpuHost, HostError};
@@ -13,6 +12,7 @@ use carve_sim_store::{Described, DeviceNodes, EnvironmentError};
 use std::path::Path;
 use thiserror::Error;
 
+const CLOCK: &str = "CARVE_SIM_CUDA_CLOCK";
 const FAULT: &str = "CARVE_SIM_CUDA_FAULT";
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 const MPS_PIPE: &str = "CUDA_MPS_PIPE_DIRECTORY";
@@ -28,6 +28,8 @@ pub(crate) enum Fault {
     LaunchFails,
     /// A kernel never ends.
     Hang,
+    /// The allocation that comes at this place in the process is refused although there is room.
+    AllocationFails(u64),
 }
 
 /// What is wrong with the settings.
@@ -37,8 +39,12 @@ pub(crate) enum SettingsError {
     Environment(#[from] EnvironmentError),
     #[error("the simulated machine does not answer: {0}")]
     Host(#[from] HostError),
-    #[error("{FAULT}: '{0}' is no fault; expected wrong-sum, launch-fails or hang")]
+    #[error(
+        "{FAULT}: '{0}' is no fault; expected wrong-sum, launch-fails, hang or alloc-fails:N with N from 1 on"
+    )]
     Fault(String),
+    #[error("{CLOCK}: {0}")]
+    Board(#[from] BoardError),
     #[error("{MPS_PIPE}: {0}")]
     Limits(LimitsError),
     #[error("{VISIBLE}: names a device twice")]
@@ -56,12 +62,21 @@ impl SettingsError {
     }
 }
 
-/// The session that the environment describes.
-pub(crate) fn from_environment() -> Result<Session, SettingsError> {
-    let host: Box<dyn GpuHost + Send> = match Described::from_environment()? {
+fn machine() -> Result<Box<dyn GpuHost + Send>, SettingsError> {
+    Ok(match Described::from_environment()? {
         Described::Shared(machine) => Box::new(machine),
         Described::Own(machine) => Box::new(machine),
-    };
+    })
+}
+
+/// The CUDA version of the driver on the machine that the environment describes.
+pub(crate) fn cuda_version() -> Result<(u32, u32), SettingsError> {
+    Ok(machine()?.driver()?.cuda)
+}
+
+/// The session that the environment describes.
+pub(crate) fn from_environment() -> Result<Session, SettingsError> {
+    let host = machine()?;
     let fault = filled(FAULT)?.map(|text| fault(&text)).transpose()?;
     let limits = match filled(MPS_PIPE)? {
         Some(folder) => {
@@ -74,11 +89,38 @@ pub(crate) fn from_environment() -> Result<Session, SettingsError> {
     let machine = device::all(&*host, nodes.as_ref())?;
     let devices = visible(variable(VISIBLE)?.as_deref(), &machine).map_err(SettingsError::Visible)?;
     let cuda = host.driver()?.cuda;
-    let (contexts, modules) = (Contexts::default(), Modules::default());
-    Ok(Session { host, cuda, devices, limits, fault, contexts, modules })
+    let board = match filled(CLOCK)? {
+        Some(file) => Board::shared(Path::new(&file))?,
+        None => Board::own(),
+    };
+    Ok(Session {
+        host,
+        cuda,
+        devices,
+        limits,
+        fault,
+        board,
+        contexts: Default::default(),
+        modules: Default::default(),
+        memory: Default::default(),
+        host_memory: Default::default(),
+        pools: Default::default(),
+        mapped: Default::default(),
+        arrays: Default::default(),
+        opened: Default::default(),
+        streams: Default::default(),
+        events: Default::default(),
+        captures: Default::default(),
+        graphs: Default::default(),
+        told_nodes: Default::default(),
+    })
 }
 
 fn fault(text: &str) -> Result<Fault, SettingsError> {
+    if let Some(place) = text.strip_prefix("alloc-fails:") {
+        let place = place.parse().ok().filter(|place| *place > 0);
+        return place.map(Fault::AllocationFails).ok_or_else(|| SettingsError::Fault(text.to_owned()));
+    }
     match text {
         "wrong-sum" => Ok(Fault::WrongSum),
         "launch-fails" => Ok(Fault::LaunchFails),

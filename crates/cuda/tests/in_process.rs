@@ -47,15 +47,17 @@ fn child_uses_the_interface() {
     assert_eq!(seen.multiprocessors, 108);
     assert_eq!(device.memory().unwrap(), seen.total);
 
-    // All but one MiB of a GPU can be had, one byte more than all can not, and everything comes back.
+    // All but one block of a GPU can be had, one byte more than a block then can not, and everything comes back. The driver
+    // hands out whole blocks of 2 MiB.
     let context = device.context().unwrap();
     let free = context.memory().unwrap().free;
     assert_eq!(free, seen.free);
-    let most = context.allocate((free.0 - Mebibytes(1).bytes().0) as usize).unwrap();
-    assert_eq!(context.memory().unwrap().free, Mebibytes(1).bytes());
-    let refused = context.allocate(Mebibytes(1).bytes().0 as usize + 1).unwrap_err();
+    let block = Mebibytes(2).bytes().0;
+    let most = context.allocate((free.0 / block * block - block) as usize).unwrap();
+    assert_eq!(context.memory().unwrap().free.0, block + free.0 % block);
+    let refused = context.allocate(block as usize + 1).unwrap_err();
     assert_eq!(refused.code, CudaCode::OUT_OF_MEMORY);
-    assert!(refused.to_string().contains("allocate 1048577 bytes on device 3"), "{refused}");
+    assert!(refused.to_string().contains("allocate 2097153 bytes on device 3"), "{refused}");
     let context_of_other = cuda.device(4).unwrap().context().unwrap();
     assert_eq!(context_of_other.memory().unwrap().free, free, "one GPU's use is not another's");
     drop(most);

@@ -444,6 +444,8 @@ impl Preparer {
             let limits = Limits {
                 memory: Mebibytes(memory).bytes().0,
                 compute: u32::from(compute.min(100)) * 100,
+                // Not known here; the container's own use says what it comes to.
+                context: 0,
                 burst,
                 pass,
             };

@@ -54,7 +54,7 @@ fn what_the_container_is_told_is_what_the_claim_asked_for() {
     assert_eq!(edits.mounts[0].host_path, "/host/limits/a/s1");
     assert!(edits.mounts[0].options.contains(&"ro".to_owned()));
     let limits = Limits::from_bytes(&std::fs::read(node.path("limits").join("a/s1")).unwrap()).unwrap();
-    assert_eq!(limits, Limits { memory: 5 << 30, compute: 2_500, burst: false, pass: false });
+    assert_eq!(limits, Limits { memory: 5 << 30, compute: 2_500, context: 0, burst: false, pass: false });
 
     let over_mps = with_config(
         claim("b", vec![result("r", "gpu-1-mps", Some("s2"), amounts)]),

@@ -1,0 +1,278 @@
+//! What the processes of a container use, in memory that they all share and the agent reads.
+//!
+//! Every process has a slot. What it holds stands in its slot alone, so whoever dies takes nothing with it that another would have to put
+//! right: a slot whose owner is dead no longer counts.
+
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+/// Where a container finds the memory for its use: a folder for each part, in it a file for each share.
+pub const USAGE_FOLDER: &str = "/run/carve/usage";
+
+/// How many processes of a container can use a part at a time.
+pub const SLOTS: usize = 1_024;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"CARVEUSE");
+const VERSION: u32 = 1;
+
+/// How often a process asks again while others ask at the same time.
+const PATIENCE: u32 = 2_000;
+
+/// What the memory needs to know about the machine.
+pub trait Host {
+    /// Whether the owner of a slot lives.
+    fn lives(&self, owner: Owner) -> bool;
+    /// Waits a moment, longer the more often it was in vain.
+    fn pause(&self, times: u32);
+}
+
+/// A process, by its number and the moment of its start, so that another with the same number is not taken for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner(u64);
+
+impl Owner {
+    const PID_BITS: u32 = 22;
+
+    /// The process with a number, started so many ticks after the machine.
+    pub fn new(pid: u32, start: u64) -> Self {
+        Owner((start << Self::PID_BITS) | u64::from(pid & ((1 << Self::PID_BITS) - 1)))
+    }
+
+    /// As one word.
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// Its number.
+    pub fn pid(self) -> u32 {
+        (self.0 & ((1 << Self::PID_BITS) - 1)) as u32
+    }
+
+    /// When it was started.
+    pub fn start(self) -> u64 {
+        self.0 >> Self::PID_BITS
+    }
+}
+
+/// What the whole container has in common.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Head {
+    magic: AtomicU64,
+    version: AtomicU32,
+    /// Slots that were ever used; those behind them need not be looked at.
+    reached: AtomicU32,
+    /// When the container's work so far is paid for at its rate; see [`crate::Pace`].
+    pub paid: AtomicU64,
+    /// When the work that was started is expected to be over.
+    pub busy: AtomicU64,
+    spare: [AtomicU64; 4],
+}
+
+/// What one process uses. Counters go on from owner to owner, so that their sum never falls.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct Slot {
+    owner: AtomicU64,
+    /// The pid namespace in which the owner's number means something.
+    pub namespace: AtomicU64,
+    /// Bytes that it has.
+    held: AtomicU64,
+    /// Bytes that it is asking for.
+    asked: AtomicU64,
+    /// Times that memory was refused.
+    pub denials: AtomicU64,
+    /// Nanoseconds of GPU time.
+    pub busy: AtomicU64,
+    /// Nanoseconds in which it was kept from starting work.
+    pub throttled: AtomicU64,
+    /// Pieces of work started.
+    pub launches: AtomicU64,
+    /// When it last wanted to start work, in nanoseconds of the monotonic clock.
+    pub wanted: AtomicU64,
+    /// Nanoseconds of the longest piece of work of late.
+    pub longest: AtomicU64,
+    /// What keeps the limiter from doing its work, as a number of its own; zero where nothing does.
+    pub trouble: AtomicU64,
+    /// Bytes taken beside the limits because the process had them already.
+    pub beside: AtomicI64,
+    spare: [AtomicU64; 4],
+}
+
+const _: () = assert!(size_of::<Head>() == 64 && size_of::<Slot>() == 128);
+
+/// The memory itself.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Region {
+    /// What is common.
+    pub head: Head,
+    slots: [Slot; SLOTS],
+}
+
+/// Sums over a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// Processes.
+    pub processes: u32,
+    /// Bytes held.
+    pub held: u64,
+    /// Times that memory was refused.
+    pub denials: u64,
+    /// Nanoseconds of GPU time.
+    pub busy: u64,
+    /// Nanoseconds kept from work.
+    pub throttled: u64,
+    /// Pieces of work.
+    pub launches: u64,
+    /// When one last wanted to start work.
+    pub wanted: u64,
+    /// The longest piece of work of late.
+    pub longest: u64,
+    /// One of the troubles that processes have.
+    pub trouble: u64,
+}
+
+impl Region {
+    /// Bytes of the file.
+    pub const SIZE: usize = size_of::<Region>();
+
+    /// Makes fresh memory ready: the agent does, before a container has it.
+    pub fn prepare(&self) {
+        self.head.version.store(VERSION, Ordering::Relaxed);
+        self.head.magic.store(MAGIC, Ordering::Release);
+    }
+
+    /// Whether this is such memory, of a version that is understood.
+    pub fn is_ready(&self) -> bool {
+        self.head.magic.load(Ordering::Acquire) == MAGIC
+            && self.head.version.load(Ordering::Relaxed) >= VERSION
+    }
+
+    /// A slot.
+    pub fn slot(&self, number: usize) -> Option<&Slot> {
+        self.slots.get(number)
+    }
+
+    fn used(&self) -> &[Slot] {
+        let reached = self.head.reached.load(Ordering::Acquire) as usize;
+        &self.slots[..reached.min(SLOTS)]
+    }
+
+    /// Takes a slot for a process: a free one, or that of a dead one. None where all are taken.
+    pub fn claim(&self, me: Owner, namespace: u64, host: &impl Host) -> Option<usize> {
+        let free = |slot: &Slot| {
+            let found = slot.owner.load(Ordering::Acquire);
+            let is_free = found == 0
+                || (slot.namespace.load(Ordering::Relaxed) == namespace && !host.lives(Owner(found)));
+            is_free && slot.owner.compare_exchange(found, me.0, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+        };
+        let number = self.slots.iter().position(free)?;
+        self.head.reached.fetch_max(number as u32 + 1, Ordering::AcqRel);
+        let slot = &self.slots[number];
+        slot.namespace.store(namespace, Ordering::Relaxed);
+        slot.asked.store(0, Ordering::SeqCst);
+        slot.held.store(0, Ordering::SeqCst);
+        slot.trouble.store(0, Ordering::Relaxed);
+        Some(number)
+    }
+
+    /// Whether a slot is still a process's own.
+    pub fn is_mine(&self, number: usize, me: Owner) -> bool {
+        self.slot(number).is_some_and(|slot| slot.owner.load(Ordering::Relaxed) == me.0)
+    }
+
+    /// Frees slots of dead processes of a pid namespace; says whether there were any that held something.
+    pub fn reap(&self, namespace: u64, host: &impl Host) -> bool {
+        let mut freed = false;
+        for slot in self.used() {
+            let found = slot.owner.load(Ordering::Acquire);
+            if found == 0 || slot.namespace.load(Ordering::Relaxed) != namespace || host.lives(Owner(found)) {
+                continue;
+            }
+            let held = slot.held.load(Ordering::Relaxed) + slot.asked.load(Ordering::Relaxed);
+            let gone = slot.owner.compare_exchange(found, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+            freed |= gone && held > 0;
+        }
+        freed
+    }
+
+    /// Bytes that processes hold, and that they hold or ask for.
+    fn held(&self) -> (u64, u64) {
+        let (mut held, mut all) = (0u64, 0u64);
+        for slot in self.used() {
+            if slot.owner.load(Ordering::SeqCst) == 0 {
+                continue;
+            }
+            // In this order: what is granted is added to one before it is taken from the other, so it is never missed.
+            let asked = slot.asked.load(Ordering::SeqCst);
+            let has = slot.held.load(Ordering::SeqCst);
+            held = held.saturating_add(has);
+            all = all.saturating_add(has).saturating_add(asked);
+        }
+        (held, all)
+    }
+
+    /// Reserves bytes for a process before they are allocated, if the container has them left under its limit.
+    ///
+    /// Everybody first says what they ask for and then looks at what all have and ask for. Of two who ask at once at least one sees
+    /// the other, so together they never pass the limit; who was in the way only by asking is waited for.
+    pub fn reserve(&self, number: usize, bytes: u64, limit: u64, host: &impl Host) -> bool {
+        let Some(mine) = self.slot(number) else { return false };
+        let namespace = mine.namespace.load(Ordering::Relaxed);
+        let mut looked = false;
+        let mut times = 0;
+        while bytes <= limit && times < PATIENCE {
+            mine.asked.fetch_add(bytes, Ordering::SeqCst);
+            let (held, all) = self.held();
+            if all <= limit {
+                mine.held.fetch_add(bytes, Ordering::SeqCst);
+                mine.asked.fetch_sub(bytes, Ordering::SeqCst);
+                return true;
+            }
+            mine.asked.fetch_sub(bytes, Ordering::SeqCst);
+            if held.saturating_add(bytes) > limit {
+                if looked || !self.reap(namespace, host) {
+                    break;
+                }
+                looked = true;
+            }
+            times += 1;
+            host.pause(times);
+        }
+        mine.denials.fetch_add(1, Ordering::Relaxed);
+        false
+    }
+
+    /// Adds bytes that are there already and can not be refused, such as those of a context.
+    pub fn add(&self, number: usize, bytes: u64) {
+        if let Some(mine) = self.slot(number) {
+            mine.held.fetch_add(bytes, Ordering::SeqCst);
+        }
+    }
+
+    /// Gives bytes back.
+    pub fn release(&self, number: usize, bytes: u64) {
+        let Some(mine) = self.slot(number) else { return };
+        let take = |held: u64| Some(held.saturating_sub(bytes));
+        let _ = mine.held.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take);
+    }
+
+    /// Sums of everything.
+    pub fn usage(&self) -> Usage {
+        let mut sum = Usage::default();
+        for slot in self.used() {
+            if slot.owner.load(Ordering::Acquire) != 0 {
+                sum.processes += 1;
+                sum.held = sum.held.saturating_add(slot.held.load(Ordering::Relaxed));
+                sum.longest = sum.longest.max(slot.longest.load(Ordering::Relaxed));
+                sum.trouble = sum.trouble.max(slot.trouble.load(Ordering::Relaxed));
+            }
+            sum.denials = sum.denials.wrapping_add(slot.denials.load(Ordering::Relaxed));
+            sum.busy = sum.busy.wrapping_add(slot.busy.load(Ordering::Relaxed));
+            sum.throttled = sum.throttled.wrapping_add(slot.throttled.load(Ordering::Relaxed));
+            sum.launches = sum.launches.wrapping_add(slot.launches.load(Ordering::Relaxed));
+            sum.wanted = sum.wanted.max(slot.wanted.load(Ordering::Relaxed));
+        }
+        sum
+    }
+}

@@ -1,0 +1,147 @@
+//! Functions that allocate and free memory by address or handle.
+
+use crate::driver::{CUDA, INVALID_VALUE, hooks};
+use crate::memory::{allocate, free};
+use crate::process::{Part, process};
+
+fn current() -> Option<&'static Part> {
+    process()?.current()
+}
+
+/// What `cuMemCreate` is told: where the memory is to be. It goes on behind this.
+#[repr(C)]
+pub(crate) struct Properties {
+    kind: i32,
+    handles: i32,
+    place: i32,
+    device: i32,
+}
+
+/// Memory of a device.
+const ON_DEVICE: i32 = 1;
+
+/// What arrays are described with.
+#[repr(C)]
+pub(crate) struct Array {
+    width: usize,
+    height: usize,
+    format: u32,
+    channels: u32,
+}
+
+/// What arrays with depth are described with.
+#[repr(C)]
+pub(crate) struct Array3D {
+    width: usize,
+    height: usize,
+    depth: usize,
+    format: u32,
+    channels: u32,
+    flags: u32,
+}
+
+/// Bytes of one channel of a format.
+fn channel(format: u32) -> u64 {
+    match format {
+        0x01 | 0x08 => 1,
+        0x02 | 0x09 | 0x10 => 2,
+        _ => 4,
+    }
+}
+
+/// An array takes at least this much; the driver arranges rows in tiles and may take more.
+fn bytes(width: usize, height: usize, depth: usize, format: u32, channels: u32) -> u64 {
+    let sizes = [width, height.max(1), depth.max(1)];
+    let elements = sizes.iter().fold(1u64, |size, &one| size.saturating_mul(one as u64));
+    elements.saturating_mul(channel(format)).saturating_mul(u64::from(channels.max(1)))
+}
+
+/// SAFETY: as the driver's.
+unsafe fn bytes_2d(array: *const Array) -> u64 {
+    // SAFETY: the driver reads it as well, and refuses null.
+    unsafe { array.as_ref() }
+        .map_or(0, |array| bytes(array.width, array.height, 1, array.format, array.channels))
+}
+
+/// SAFETY: as the driver's.
+unsafe fn bytes_3d(array: *const Array3D) -> u64 {
+    // SAFETY: the driver reads it as well, and refuses null.
+    unsafe { array.as_ref() }
+        .map_or(0, |array| bytes(array.width, array.height, array.depth, array.format, array.channels))
+}
+
+hooks! {
+    HOOKS in CUDA;
+
+    cuMemAlloc_v2(pointer: *mut u64, size: usize) => {
+        // SAFETY: the program's own arguments.
+        unsafe { allocate(current(), size as u64, true, pointer, || cuMemAlloc_v2::call(pointer, size)) }
+    };
+
+    cuMemAllocPitch_v2(pointer: *mut u64, pitch: *mut usize, width: usize, height: usize, element: u32) => {
+        // Rows are as far apart as the widest access of any device needs.
+        let row = (width as u64).checked_next_multiple_of(512).unwrap_or(u64::MAX);
+        let size = row.saturating_mul(height as u64);
+        // SAFETY: the program's own arguments.
+        unsafe {
+            allocate(current(), size, true, pointer, || {
+                cuMemAllocPitch_v2::call(pointer, pitch, width, height, element)
+            })
+        }
+    };
+
+    cuMemAllocManaged(pointer: *mut u64, size: usize, flags: u32) => {
+        // SAFETY: the program's own arguments.
+        unsafe { allocate(current(), size as u64, false, pointer, || cuMemAllocManaged::call(pointer, size, flags)) }
+    };
+
+    cuMemFree_v2(pointer: u64) => {
+        // SAFETY: the program's own arguments.
+        free(pointer, || unsafe { cuMemFree_v2::call(pointer) })
+    };
+
+    cuMemCreate(handle: *mut u64, size: usize, properties: *const Properties, flags: u64) => {
+        // SAFETY: the driver reads it as well.
+        let Some(wanted) = (unsafe { properties.as_ref() }) else { return INVALID_VALUE };
+        let part = match wanted.place {
+            ON_DEVICE => process().and_then(|process| process.part(wanted.device)),
+            _ => None,
+        };
+        // SAFETY: the program's own arguments.
+        unsafe { allocate(part, size as u64, false, handle, || cuMemCreate::call(handle, size, properties, flags)) }
+    };
+
+    cuMemRelease(handle: u64) => {
+        // SAFETY: the program's own arguments.
+        free(handle, || unsafe { cuMemRelease::call(handle) })
+    };
+
+    cuArrayCreate_v2(array: *mut u64, wanted: *const Array) => {
+        // SAFETY: the program's own arguments.
+        unsafe { allocate(current(), bytes_2d(wanted), false, array, || cuArrayCreate_v2::call(array, wanted)) }
+    };
+
+    cuArray3DCreate_v2(array: *mut u64, wanted: *const Array3D) => {
+        // SAFETY: the program's own arguments.
+        unsafe { allocate(current(), bytes_3d(wanted), false, array, || cuArray3DCreate_v2::call(array, wanted)) }
+    };
+
+    cuArrayDestroy(array: u64) => {
+        // SAFETY: the program's own arguments.
+        free(array, || unsafe { cuArrayDestroy::call(array) })
+    };
+
+    cuMipmappedArrayCreate(array: *mut u64, wanted: *const Array3D, levels: u32) => {
+        // SAFETY: the program's own arguments.
+        unsafe {
+            // All further levels together are a third of the first at most, or as much again where there is one dimension.
+            let size = bytes_3d(wanted).saturating_mul(if levels > 1 { 2 } else { 1 });
+            allocate(current(), size, false, array, || cuMipmappedArrayCreate::call(array, wanted, levels))
+        }
+    };
+
+    cuMipmappedArrayDestroy(array: u64) => {
+        // SAFETY: the program's own arguments.
+        free(array, || unsafe { cuMipmappedArrayDestroy::call(array) })
+    };
+}

@@ -1,0 +1,39 @@
+//! Functions that tell how much memory there is.
+
+use crate::driver::{CUDA, SUCCESS, hooks};
+use crate::memory::look_at_pools;
+use crate::process::process;
+
+hooks! {
+    HOOKS in CUDA;
+
+    cuMemGetInfo_v2(free: *mut usize, total: *mut usize) => {
+        // SAFETY: the program's own arguments.
+        let answer = unsafe { cuMemGetInfo_v2::call(free, total) };
+        if answer == SUCCESS
+            && let Some(process) = process()
+            && let Some(part) = process.current()
+        {
+            look_at_pools(process);
+            let left = part.memory().saturating_sub(part.held());
+            // SAFETY: the driver has written there.
+            unsafe {
+                free.write((left as usize).min(free.read()));
+                total.write((part.memory() as usize).min(total.read()));
+            }
+        }
+        answer
+    };
+
+    cuDeviceTotalMem_v2(total: *mut usize, device: i32) => {
+        // SAFETY: the program's own arguments.
+        let answer = unsafe { cuDeviceTotalMem_v2::call(total, device) };
+        if answer == SUCCESS
+            && let Some(part) = process().and_then(|process| process.part(device))
+        {
+            // SAFETY: the driver has written there.
+            unsafe { total.write((part.memory() as usize).min(total.read())) };
+        }
+        answer
+    };
+}
