@@ -142,6 +142,8 @@ pub(crate) mod own {
     super::driver! {
         cuCtxGetCurrent(context: *mut usize);
         cuCtxGetDevice(device: *mut i32);
+        cuCtxPushCurrent_v2(context: usize);
+        cuCtxPopCurrent_v2(context: *mut usize);
         cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: i32);
         cuDeviceGetUuid(uuid: *mut [u8; 16], device: i32);
         cuDevicePrimaryCtxGetState(device: i32, flags: *mut u32, active: *mut i32);

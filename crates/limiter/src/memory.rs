@@ -21,6 +21,8 @@ struct Entry {
     key: u64,
     /// Bytes reserved for it; of a block, how many small allocations are in it.
     amount: u64,
+    /// The context that it goes with; zero for one that outlives contexts.
+    context: u64,
     /// Which part, by its number.
     part: u32,
     small: u32,
@@ -148,7 +150,7 @@ impl Ledger {
                 self.entries()[at].amount += 1;
                 false
             }
-            None => self.put(Entry { key, amount: 1, part, small: 0 }),
+            None => self.put(Entry { key, amount: 1, context: 0, part, small: 0 }),
         }
     }
 
@@ -201,6 +203,37 @@ pub(crate) fn whole_blocks(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX)
 }
 
+fn current_context() -> u64 {
+    let mut context = 0;
+    // SAFETY: the driver writes one handle.
+    unsafe { crate::driver::own::cuCtxGetCurrent::call(&mut context) };
+    context as u64
+}
+
+/// A context is gone, and everything that was allocated in it.
+pub(crate) fn end_context(context: usize) {
+    let Some(process) = process().filter(|process| process.is_limited() && context != 0) else { return };
+    let mut ledger = process.ledger.take();
+    // Those behind a removed one move up, so the same place is looked at again.
+    let mut at = 0;
+    while let Some(entry) = ledger.entries().get(at).copied() {
+        if entry.key == 0 || entry.context != context as u64 {
+            at += 1;
+            continue;
+        }
+        ledger.remove(at);
+        let back = match entry.small {
+            0 => entry.amount,
+            _ if ledger.leave(entry.key) => BLOCK,
+            _ => 0,
+        };
+        if let Some(part) = process.parts.get(entry.part as usize) {
+            part.give(back);
+        }
+        at = 0;
+    }
+}
+
 /// Allocates on a part: reserves, lets the driver allocate, and notes what came of it under its address or handle.
 ///
 /// SAFETY: `result` must be where `allocate` makes the driver write an address or handle, or null.
@@ -208,6 +241,7 @@ pub(crate) unsafe fn allocate(
     part: Option<&Part>,
     bytes: u64,
     packed: bool,
+    of_context: bool,
     result: *const u64,
     allocate: impl FnOnce() -> Code,
 ) -> Code {
@@ -225,10 +259,12 @@ pub(crate) unsafe fn allocate(
     let key = unsafe { result.read() };
     let part_number = number(process, part);
     let small = packed && bytes < SMALL;
+    let context = if of_context { current_context() } else { 0 };
     let mut ledger = process.ledger.take();
     ledger.put(Entry {
         key,
         amount: if small { 0 } else { reserved },
+        context,
         part: part_number,
         small: u32::from(small),
     });
@@ -391,7 +427,7 @@ mod tests {
             for (insert, name) in steps {
                 let key = name * 512;
                 if insert {
-                    let put = ledger.put(Entry { key, amount: name, part: 0, small: 0 });
+                    let put = ledger.put(Entry { key, amount: name, context: 0, part: 0, small: 0 });
                     prop_assert!(put);
                     map.insert(key, name);
                 } else {

@@ -47,6 +47,8 @@ pub(crate) struct Part {
     /// Whether it runs without limits where they can not be held.
     pass: AtomicU32,
     context: AtomicU64,
+    /// The primary context of its device, once the program asked for it.
+    pub(crate) primary: AtomicUsize,
     /// The pool that its device allocates from, once it was asked.
     pub(crate) pool: AtomicUsize,
     region: AtomicPtr<Region>,
@@ -104,8 +106,7 @@ pub(crate) struct Linux;
 
 impl Host for Linux {
     fn lives(&self, owner: Owner) -> bool {
-        files::start_of(Some(owner.pid())).is_none_or(|start| Owner::new(owner.pid(), start) == owner)
-            && files::start_of(Some(owner.pid())).is_some()
+        files::start_of(Some(owner.pid())).is_some_and(|start| Owner::new(owner.pid(), start) == owner)
     }
 
     fn pause(&self, times: u32) {

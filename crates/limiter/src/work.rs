@@ -537,7 +537,7 @@ fn turns_allow(turns: &[Turn], time: u64, busy: u64, cost: u64) -> Option<u64> {
 
 /// A context is gone, and its events with it.
 pub(crate) fn forget_context(handle: usize) {
-    let Some(process) = process() else { return };
+    let Some(process) = process().filter(|process| process.is_timed() && handle != 0) else { return };
     let mut work = process.work.take();
     for context in work.contexts.iter_mut().filter(|context| context.handle == handle) {
         // SAFETY: zeros are a context that is not there.

@@ -1,9 +1,11 @@
 //! Functions that make and end contexts, which take memory of their own.
 
-use crate::driver::own::cuDevicePrimaryCtxGetState;
+use crate::driver::own::{cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuDevicePrimaryCtxGetState};
 use crate::driver::{CUDA, Code, NOT_PERMITTED, OUT_OF_MEMORY, SUCCESS, hooks};
-use crate::process::process;
+use crate::memory::{end_context, look_at_pools};
+use crate::process::{Part, process};
 use crate::work::forget_context;
+use core::sync::atomic::Ordering;
 
 /// Whether a device's primary context is there.
 fn is_active(device: i32) -> bool {
@@ -30,8 +32,38 @@ fn made(device: i32, make: impl FnOnce() -> Code) -> Code {
     answer
 }
 
+/// The primary context of a device is gone, and all that was in it.
 fn ended(device: i32) {
-    if let Some(part) = process().and_then(|process| process.part(device)) {
+    if let Some(process) = process()
+        && let Some(part) = process.part(device)
+    {
+        let context = part.primary.swap(0, Ordering::Relaxed);
+        end_context(context);
+        forget_context(context);
+        look_at_pools(process);
+        part.give(part.context());
+    }
+}
+
+/// The part whose device a context is of: asked while it is there.
+fn part_of(context: usize) -> Option<&'static Part> {
+    let process = process().filter(|process| process.is_limited())?;
+    // SAFETY: the program's own handle, which it may use as it likes.
+    if unsafe { cuCtxPushCurrent_v2::call(context) } != SUCCESS {
+        return None;
+    }
+    let part = process.current();
+    let mut popped = 0;
+    // SAFETY: the driver writes one handle.
+    unsafe { cuCtxPopCurrent_v2::call(&mut popped) };
+    part
+}
+
+/// A context that the program had made is gone.
+fn destroyed(context: usize, part: Option<&Part>) {
+    end_context(context);
+    forget_context(context);
+    if let Some(part) = part {
         part.give(part.context());
     }
 }
@@ -44,7 +76,14 @@ hooks! {
             // SAFETY: the program's own arguments.
             unsafe { cuDevicePrimaryCtxRetain::call(context, device) }
         };
-        if is_active(device) { make() } else { made(device, make) }
+        let answer = if is_active(device) { make() } else { made(device, make) };
+        if answer == SUCCESS
+            && let Some(part) = process().and_then(|process| process.part(device))
+        {
+            // SAFETY: the driver has written there.
+            part.primary.store(unsafe { context.read() }, Ordering::Relaxed);
+        }
+        answer
     };
 
     cuDevicePrimaryCtxRelease(device: i32) => {
@@ -68,10 +107,11 @@ hooks! {
     };
 
     cuCtxDestroy(context: usize) => {
+        let part = part_of(context);
         // SAFETY: the program's own arguments.
         let answer = unsafe { cuCtxDestroy::call(context) };
         if answer == SUCCESS {
-            forget_context(context);
+            destroyed(context, part);
         }
         answer
     };
@@ -97,10 +137,11 @@ hooks! {
     };
 
     cuCtxDestroy_v2(context: usize) => {
+        let part = part_of(context);
         // SAFETY: the program's own arguments.
         let answer = unsafe { cuCtxDestroy_v2::call(context) };
         if answer == SUCCESS {
-            forget_context(context);
+            destroyed(context, part);
         }
         answer
     };
