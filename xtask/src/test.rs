@@ -80,6 +80,7 @@ fn cluster_suites(programs: Option<&Path>) -> Result<()> {
     let mut command = cargo();
     command.args(["test", "--package", "carve-cluster-tests", "--no-fail-fast"]);
     command.env("CARVE_SIMULATED_DRIVER", crate::root().join("target/debug/libcarve_nvml_sim.so"));
+    command.env("CARVE_LIMITER_LIBRARY", limiter::build()?);
     if let Some(programs) = programs {
         command.env("CARVE_INCUMBENTS", programs);
     }

@@ -3,7 +3,7 @@
 use crate::record::{ClaimRecord, DeviceRecord, UsageRecord};
 use carve_formats::cdi::{ContainerEdits, Device, Mount, Spec};
 use carve_gpu_model::CapabilityMinor;
-use carve_limiter_abi::LIMITS_FOLDER;
+use carve_limiter_abi::{LIMITS_FOLDER, USAGE_FOLDER};
 use carve_slicing::cdi::{DriverFiles, HookPath, for_every_container, instance_nodes, whole_nodes};
 use std::path::{Path, PathBuf};
 
@@ -116,13 +116,14 @@ impl Places {
         format!("{LIMITER}\n")
     }
 
-    /// The file of the limits of one device of a claim.
-    pub fn limits_of(&self, uid: &str, device: &DeviceRecord) -> PathBuf {
-        self.limits.join(uid).join(share_name(device))
+    /// Where the shares of a claim are: limits that containers read, and use that they count.
+    pub fn shares_of(&self, uid: &str) -> PathBuf {
+        self.limits.join(uid)
     }
 }
 
-fn share_name(device: &DeviceRecord) -> &str {
+/// The name of a device's share.
+pub(crate) fn share_name(device: &DeviceRecord) -> &str {
     device.share.as_deref().unwrap_or("whole")
 }
 
@@ -170,8 +171,15 @@ fn edits(uid: &str, device: &DeviceRecord, files: &NodeFiles, places: &Places) -
             }
         }
         UsageRecord::Fraction { .. } => {
-            let container = format!("{LIMITS_FOLDER}/{part}/{}", share_name(device));
-            edits.mounts.push(read_only(&places.limits_of(uid, device), container));
+            let share = format!("{part}/{}", share_name(device));
+            let on_host = places.shares_of(uid);
+            let limits = on_host.join("limits").join(&share);
+            edits.mounts.push(read_only(&limits, format!("{LIMITS_FOLDER}/{share}")));
+            edits.mounts.push(Mount {
+                host_path: on_host.join("usage").join(&share).display().to_string(),
+                container_path: format!("{USAGE_FOLDER}/{share}"),
+                options: ["rw", "nosuid", "nodev", "noexec", "bind"].map(str::to_owned).to_vec(),
+            });
             if let Some(limiter) = &places.limiter {
                 edits.mounts.push(read_only(limiter, LIMITER.to_owned()));
                 edits.mounts.push(read_only(&places.preload(), "/etc/ld.so.preload".to_owned()));

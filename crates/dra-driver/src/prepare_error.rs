@@ -94,8 +94,16 @@ pub enum PrepareError {
         /// Why.
         source: WriteError,
     },
-    /// The file of limits.
-    #[error("claim {claim}: {}: limits can not be written: {source}", .path.display())]
+    /// What a fraction is limited by.
+    #[error("claim {claim}: {}", whole(source))]
+    Share {
+        /// The claim.
+        claim: String,
+        /// Why.
+        source: carve_limiter_host::ShareError,
+    },
+    /// The file that makes programs load the limiter.
+    #[error("claim {claim}: {}: it can not be written: {source}", .path.display())]
     Limits {
         /// The claim.
         claim: String,
@@ -121,6 +129,17 @@ pub enum PrepareError {
     /// Finished before it was begun.
     #[error("claim with uid {0} was not begun, or was taken back meanwhile; kubelet asks again")]
     NotBegun(String),
+}
+
+/// An error with its causes: kubelet shows one line.
+fn whole(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        text = format!("{text}: {deeper}");
+        cause = deeper.source();
+    }
+    text
 }
 
 impl PrepareError {

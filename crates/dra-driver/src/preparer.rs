@@ -1,6 +1,6 @@
 //! Makes claims ready and takes them back: GPUs, instances, files and records, one call at a time.
 
-use crate::claim_spec::{CdiNames, NodeFiles, Places};
+use crate::claim_spec::{CdiNames, NodeFiles, Places, share_name};
 use crate::prepare_error::PrepareError;
 use crate::record::{ClaimRecord, DeviceRecord, RecordError, RecordStore, Records, Stage, UsageRecord};
 use crate::turns::SetTurns;
@@ -9,7 +9,7 @@ use carve_dra::{Claim, DeviceName, Grant, MigPlace, Usage, excludes, grants};
 use carve_formats::dra_config::{ComputePolicy, MpsLimitError as ConfigLimitError, WithoutLimiter};
 use carve_gpu_host::{Gpu, GpuHost};
 use carve_gpu_model::{Bytes, GpuUuid, Mebibytes};
-use carve_limiter_abi::Limits;
+use carve_limiter_host::{Limits, Share};
 use carve_mig_manager::{InstanceError, StateDir, make_instance, remove_instance, uncut};
 use carve_slicing::mps::{MpsLimitError, MpsLimits, MpsOverhead, MpsPart, limits};
 use carve_slicing::{MigMinors, PartId};
@@ -449,13 +449,15 @@ impl Preparer {
                 burst,
                 pass,
             };
-            let share = self.settings.places.limits_of(&record.uid, device);
-            let path = self.limits_here(&share);
-            let wrong = |source| PrepareError::Limits { claim: record.title(), path: path.clone(), source };
-            write_if_new(&path, &limits.to_bytes()).map_err(wrong)?;
+            let folder = self.limits_here(&self.settings.places.shares_of(&record.uid));
+            let part = device.part.clone().unwrap_or_default();
+            let made = Share::create(&folder, &part, share_name(device), &limits);
+            made.map_err(|source| PrepareError::Share { claim: record.title(), source })?;
             if self.settings.places.limiter.is_some() {
-                let preload = self.limits_here(&self.settings.places.preload());
-                write_if_new(&preload, Places::preload_text().as_bytes()).map_err(wrong)?;
+                let path = self.limits_here(&self.settings.places.preload());
+                let text = Places::preload_text();
+                write_if_new(&path, text.as_bytes())
+                    .map_err(|source| PrepareError::Limits { claim: record.title(), path, source })?;
             }
         }
         Ok(())

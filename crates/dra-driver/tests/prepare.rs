@@ -7,7 +7,7 @@ use carve_dra_driver::PrepareError;
 use carve_formats::cdi::Spec;
 use carve_gpu_host::GpuHost;
 use carve_gpu_model::GpuIndex;
-use carve_limiter_abi::Limits;
+use carve_limiter_host::{Counters, Limits, Share};
 use carve_mig_manager::make_instance;
 use node::{Node, claim, every_way, result, with_config};
 use serde_json::json;
@@ -51,9 +51,14 @@ fn what_the_container_is_told_is_what_the_claim_asked_for() {
     let part = node.host.gpus().unwrap()[0].uuid.0.clone();
     let edits = spec(&node, "a").devices[0].container_edits.clone();
     assert_eq!(edits.mounts[0].container_path, format!("/run/carve/limits/{part}/s1"));
-    assert_eq!(edits.mounts[0].host_path, "/host/limits/a/s1");
+    assert_eq!(edits.mounts[0].host_path, format!("/host/limits/a/limits/{part}/s1"));
     assert!(edits.mounts[0].options.contains(&"ro".to_owned()));
-    let limits = Limits::from_bytes(&std::fs::read(node.path("limits").join("a/s1")).unwrap()).unwrap();
+    assert_eq!(edits.mounts[1].container_path, format!("/run/carve/usage/{part}/s1"));
+    assert_eq!(edits.mounts[1].host_path, format!("/host/limits/a/usage/{part}/s1"));
+    assert!(edits.mounts[1].options.contains(&"rw".to_owned()));
+    let share = Share::open(&node.path("limits").join("a"), &part, "s1").unwrap();
+    assert_eq!(share.counters().unwrap(), Counters::default());
+    let limits = *share.limits();
     assert_eq!(limits, Limits { memory: 5 << 30, compute: 2_500, context: 0, burst: false, pass: false });
 
     let over_mps = with_config(
@@ -103,9 +108,8 @@ fn two_requests_on_one_device_have_limits_of_their_own() {
     );
     let prepared = node.prepare(&twice).unwrap();
     assert_ne!(prepared[0].cdi_ids, prepared[1].cdi_ids);
-    let read = |share: &str| {
-        Limits::from_bytes(&std::fs::read(node.path("limits").join("a").join(share)).unwrap()).unwrap()
-    };
+    let part = node.host.gpus().unwrap()[0].uuid.0.clone();
+    let read = |share: &str| *Share::open(&node.path("limits").join("a"), &part, share).unwrap().limits();
     assert_eq!((read("s1").memory, read("s2").memory), (4 << 30, 8 << 30));
 }
 

@@ -12,6 +12,7 @@ mod daemons;
 mod driver;
 mod facts;
 mod publish;
+mod shares;
 mod sweep;
 
 use crate::cdi::Cdi;
@@ -134,6 +135,9 @@ impl DraDoor {
         tokio::spawn(daemons::run(Arc::clone(&claims.daemons)));
         tokio::spawn(publisher.run(heard));
         tokio::spawn(sweep::run(Arc::clone(&claims), reporter.clone()));
+        if dra.limiter.is_some() {
+            tokio::spawn(shares::run(Arc::clone(&preparer), dra.limits.clone()));
+        }
         let places = SocketPlaces {
             plugins: dra.plugins,
             registry: dra.registry,
