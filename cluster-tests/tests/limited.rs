@@ -41,7 +41,7 @@ fn programs_see_and_get_their_share() {
     // NVML and CUDA in the pod show the share, and no more than that is to be had.
     let text = namespace.exec("one", &["/carve", "gpus", "-o", "json"]);
     let seen: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
-    assert_eq!(seen["gpus"][0]["memory"]["total"], 2_048, "{seen:#}");
+    assert_eq!(seen["gpus"][0]["memoryMiB"], 2_048, "{seen:#}");
     for _ in 0..2 {
         // Twice: what the first one had is free again when it is dead.
         assert_eq!(namespace.exec("cuda", &["/takes-memory"]).trim(), "2048 2048 0");
