@@ -1,0 +1,79 @@
+//! Time: what a share of the simulated timeline a tenant gets. The bounds are wide, for the machine of the test is busy too.
+
+use crate::stage::{Running, Stage, memory_limits};
+use carve_limiter_abi::Limits;
+use std::process::Command;
+
+fn share(percent: u32) -> Limits {
+    Limits { memory: 1 << 30, compute: percent * 100, ..memory_limits() }
+}
+
+/// Percent of the time that pieces of work of a millisecond took.
+fn percent(line: &str) -> f64 {
+    let words: Vec<f64> = line.split(' ').skip(1).map(|word| word.parse().unwrap()).collect();
+    words[0] * 1_000.0 / words[1] * 100.0
+}
+
+fn with_clock(stage: &Stage, steps: &[&str]) -> Command {
+    let mut command = stage.program("dlsym", steps);
+    command.env("CARVE_SIM_CUDA_CLOCK", stage.path().join("clock"));
+    command
+}
+
+/// Lets something be measured up to three times, for others use the machine as well.
+fn near(expected: f64, mut measure: impl FnMut() -> f64) {
+    let mut found = Vec::new();
+    for _ in 0..3 {
+        let percent = measure();
+        found.push(percent);
+        if (percent - expected).abs() <= 3.0 {
+            return;
+        }
+    }
+    panic!("{expected} % were expected: {found:?}");
+}
+
+#[test]
+fn a_tenant_gets_its_share_and_no_more() {
+    near(25.0, || {
+        let stage = Stage::new(share(25));
+        let lines = crate::stage::finish(with_clock(&stage, &["open", "saturate:2000:1000000"]));
+        assert!(stage.region().usage().throttled > 0);
+        percent(&lines[1])
+    });
+}
+
+#[test]
+fn who_has_all_is_not_held_back() {
+    let stage = Stage::new(share(100));
+    let lines = crate::stage::finish(with_clock(&stage, &["open", "saturate:500:1000000"]));
+    assert!(percent(&lines[1]) > 60.0, "{lines:?}");
+}
+
+#[test]
+fn graphs_count_and_captures_contain_only_what_the_program_captured() {
+    near(25.0, || {
+        let stage = Stage::new(share(25));
+        let steps = ["open", "saturate:100:1000000", "capture:5:1000000", "graphs:2000"];
+        let lines = crate::stage::finish(with_clock(&stage, &steps));
+        assert_eq!(lines[2], "capture 5 0");
+        percent(&lines[3]) * 5.0
+    });
+}
+
+#[test]
+fn processes_of_one_container_share_its_time() {
+    near(50.0, || {
+        let stage = Stage::new(share(50));
+        let steps = ["open", "pause", "saturate:2000:1000000"];
+        let mut all: Vec<Running> =
+            (0..2).map(|_| Running::start(with_clock(&stage, &steps))).collect();
+        for one in &mut all {
+            one.until_pause();
+        }
+        for one in &mut all {
+            one.go();
+        }
+        all.into_iter().map(|one| percent(&one.end()[0])).sum()
+    });
+}
