@@ -1,7 +1,8 @@
 //! Functions that make and end contexts, which take memory of their own.
 
 use crate::driver::own::cuDevicePrimaryCtxGetState;
-use crate::driver::{CUDA, Code, NOT_PERMITTED, OUT_OF_MEMORY, SUCCESS, hooks};
+use crate::driver::{CUDA, Code, NOT_FOUND, NOT_PERMITTED, OUT_OF_MEMORY, SUCCESS, hooks};
+use crate::memory::{end_context, note_context};
 use crate::process::process;
 use crate::work::forget_context;
 
@@ -13,8 +14,29 @@ fn is_active(device: i32) -> bool {
     told == SUCCESS && active != 0
 }
 
+/// A device's primary context, if it is there.
+fn primary(device: i32) -> Option<usize> {
+    if !is_active(device) {
+        return None;
+    }
+    let mut context = 0;
+    // SAFETY: the driver writes one handle; whoever takes hold of it lets go of it again.
+    unsafe {
+        if cuDevicePrimaryCtxRetain::call(&mut context, device) != SUCCESS {
+            return None;
+        }
+        match cuDevicePrimaryCtxRelease_v2::call(device) {
+            NOT_FOUND => cuDevicePrimaryCtxRelease::call(device),
+            answer => answer,
+        };
+    }
+    Some(context)
+}
+
 /// Makes a context, if there is memory for it.
-fn made(device: i32, make: impl FnOnce() -> Code) -> Code {
+///
+/// SAFETY: `context` must be where `make` makes the driver write a handle, or null.
+unsafe fn made(device: i32, context: *const usize, make: impl FnOnce() -> Code) -> Code {
     let Some(part) = process().and_then(|process| process.part(device)) else { return make() };
     if part.is_refused() {
         return NOT_PERMITTED;
@@ -24,16 +46,30 @@ fn made(device: i32, make: impl FnOnce() -> Code) -> Code {
         return OUT_OF_MEMORY;
     }
     let answer = make();
-    if answer != SUCCESS {
+    if answer != SUCCESS || context.is_null() {
         part.give(bytes);
+        return answer;
     }
+    // SAFETY: the driver has written there.
+    note_context(part, unsafe { context.read() } as u64, bytes);
     answer
 }
 
-fn ended(device: i32) {
-    if let Some(part) = process().and_then(|process| process.part(device)) {
-        part.give(part.context());
+fn ended(context: Option<usize>) {
+    if let Some(context) = context {
+        forget_context(context);
+        end_context(context as u64);
     }
+}
+
+/// Lets go of a primary context, which ends it where nobody else has it, or ends it whoever has it.
+fn let_go(device: i32, at_once: bool, call: impl FnOnce() -> Code) -> Code {
+    let there = process().filter(|process| process.is_limited()).and_then(|_| primary(device));
+    let answer = call();
+    if answer == SUCCESS && (at_once || !is_active(device)) {
+        ended(there);
+    }
+    answer
 }
 
 hooks! {
@@ -44,79 +80,60 @@ hooks! {
             // SAFETY: the program's own arguments.
             unsafe { cuDevicePrimaryCtxRetain::call(context, device) }
         };
-        if is_active(device) { make() } else { made(device, make) }
+        // SAFETY: see above.
+        if is_active(device) { make() } else { unsafe { made(device, context, make) } }
     };
 
     cuDevicePrimaryCtxRelease(device: i32) => {
-        let there = is_active(device);
         // SAFETY: the program's own arguments.
-        let answer = unsafe { cuDevicePrimaryCtxRelease::call(device) };
-        if there && !is_active(device) {
-            ended(device);
-        }
-        answer
+        let_go(device, false, || unsafe { cuDevicePrimaryCtxRelease::call(device) })
     };
 
     cuDevicePrimaryCtxReset(device: i32) => {
-        let there = is_active(device);
         // SAFETY: the program's own arguments.
-        let answer = unsafe { cuDevicePrimaryCtxReset::call(device) };
-        if there && answer == SUCCESS {
-            ended(device);
-        }
-        answer
+        let_go(device, true, || unsafe { cuDevicePrimaryCtxReset::call(device) })
     };
 
     cuCtxDestroy(context: usize) => {
         // SAFETY: the program's own arguments.
         let answer = unsafe { cuCtxDestroy::call(context) };
         if answer == SUCCESS {
-            forget_context(context);
+            ended(Some(context));
         }
         answer
     };
 
     cuDevicePrimaryCtxRelease_v2(device: i32) => {
-        let there = is_active(device);
         // SAFETY: the program's own arguments.
-        let answer = unsafe { cuDevicePrimaryCtxRelease_v2::call(device) };
-        if there && !is_active(device) {
-            ended(device);
-        }
-        answer
+        let_go(device, false, || unsafe { cuDevicePrimaryCtxRelease_v2::call(device) })
     };
 
     cuDevicePrimaryCtxReset_v2(device: i32) => {
-        let there = is_active(device);
         // SAFETY: the program's own arguments.
-        let answer = unsafe { cuDevicePrimaryCtxReset_v2::call(device) };
-        if there && answer == SUCCESS {
-            ended(device);
-        }
-        answer
+        let_go(device, true, || unsafe { cuDevicePrimaryCtxReset_v2::call(device) })
     };
 
     cuCtxDestroy_v2(context: usize) => {
         // SAFETY: the program's own arguments.
         let answer = unsafe { cuCtxDestroy_v2::call(context) };
         if answer == SUCCESS {
-            forget_context(context);
+            ended(Some(context));
         }
         answer
     };
 
     cuCtxCreate_v2(context: *mut usize, flags: u32, device: i32) => {
         // SAFETY: the program's own arguments.
-        made(device, || unsafe { cuCtxCreate_v2::call(context, flags, device) })
+        unsafe { made(device, context, || cuCtxCreate_v2::call(context, flags, device)) }
     };
 
     cuCtxCreate_v3(context: *mut usize, affinity: *mut u8, count: i32, flags: u32, device: i32) => {
         // SAFETY: the program's own arguments.
-        made(device, || unsafe { cuCtxCreate_v3::call(context, affinity, count, flags, device) })
+        unsafe { made(device, context, || cuCtxCreate_v3::call(context, affinity, count, flags, device)) }
     };
 
     cuCtxCreate_v4(context: *mut usize, parameters: *mut u8, flags: u32, device: i32) => {
         // SAFETY: the program's own arguments.
-        made(device, || unsafe { cuCtxCreate_v4::call(context, parameters, flags, device) })
+        unsafe { made(device, context, || cuCtxCreate_v4::call(context, parameters, flags, device)) }
     };
 }
