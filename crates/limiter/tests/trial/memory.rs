@@ -2,7 +2,6 @@
 
 use crate::stage::{LIMIT, MIB, Running, Stage, finish, memory_limits};
 use carve_limiter_abi::Limits;
-use std::time::{Duration, Instant};
 
 /// What the test program calls kinds of memory, by their numbers.
 const KINDS: [&str; 9] =
@@ -66,28 +65,35 @@ fn threads_of_one_process_balance() {
 #[test]
 fn racing_processes_never_pass_the_limit_and_each_gets_something() {
     let stage = Stage::new(memory_limits());
-    let region = stage.region();
-    let steps = ["open", "pause", "race:2500", "pause"];
-    let mut all: Vec<Running> = (0..16).map(|_| stage.start("dlsym", &steps)).collect();
+    // What all have is counted by the racers themselves: slots that are added up one by one while they change show what never was.
+    let counted = stage.path().join("race");
+    std::fs::write(&counted, [0; 8]).unwrap();
+    let racer = || {
+        let mut command = stage.program("dlsym", &["open", "pause", "race:2500", "pause"]);
+        command.env("RACE", &counted);
+        Running::start(command)
+    };
+    let mut all: Vec<Running> = (0..16).map(|_| racer()).collect();
     for one in &mut all {
         one.until_pause();
     }
     for one in &mut all {
         one.go();
     }
-    let (start, mut most) = (Instant::now(), 0);
-    while start.elapsed() < Duration::from_millis(2_400) {
-        most = most.max(region.usage().held);
-        std::thread::yield_now();
-    }
-    assert!(most <= LIMIT, "{} MiB of {}", most / MIB, LIMIT / MIB);
-    assert!(most > LIMIT / 2, "there was no race: {} MiB at most", most / MIB);
-    for mut one in all {
+    let mut most = 0;
+    let mut lines = Vec::new();
+    for one in &mut all {
         let line = one.until_pause().remove(0);
-        let got: u64 = line.split(' ').nth(1).unwrap().parse().unwrap();
-        assert!(got > 0, "{line}");
-        one.kill();
+        let words: Vec<u64> = line.split(' ').skip(1).map(|word| word.parse().unwrap()).collect();
+        assert!(words[0] > 0, "{line}");
+        most = most.max(words[1]);
+        lines.push(line);
     }
+    assert!(most <= LIMIT, "{} MiB of {}: {lines:?}", most / MIB, LIMIT / MIB);
+    assert!(most > LIMIT / 2, "there was no race: {lines:?}");
+    let left = u64::from_le_bytes(std::fs::read(&counted).unwrap().try_into().unwrap());
+    assert_eq!(stage.held(), left, "now that nobody moves, both counts are the same");
+    all.into_iter().for_each(Running::kill);
 }
 
 #[test]

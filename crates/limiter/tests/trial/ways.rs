@@ -115,6 +115,7 @@ cuda=ctypes.CDLL('libcuda.so.1')
 context=ctypes.c_void_p()
 assert cuda.cuInit(0)==0
 assert cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context),0)==0
+assert cuda.cuCtxSetCurrent(context)==0
 taken=[]
 lock=threading.Lock()
 def work():
