@@ -66,6 +66,9 @@ pub(crate) struct Share {
     pub(crate) region: *const Region,
 }
 
+/// What counts where a file of limits can not be read: there are limits, and they can not be held.
+const UNREADABLE: Limits = Limits { memory: 0, compute: 0, context: 0, burst: false, pass: false };
+
 fn open(path: &Path, flags: OFlags) -> Option<OwnedFd> {
     rustix::fs::openat(CWD, path.text(), flags | OFlags::CLOEXEC, Mode::empty()).ok()
 }
@@ -94,7 +97,10 @@ pub(crate) fn shares(beside: &Path, mut found: impl FnMut(&Share)) {
     each(&limits, |part| {
         let Some(uuid) = uuid(part) else { return };
         each(&limits.join(part), |name| {
-            let Some((limits, turn)) = limits_of(&limits.join(part).join(name)) else { return };
+            let Some((limits, turn)) = limits_of(&limits.join(part).join(name)) else {
+                found(&Share { uuid, limits: UNREADABLE, turn: core::ptr::null(), region: core::ptr::null() });
+                return;
+            };
             let region = region_of(&usage.join(part).join(name)).unwrap_or(core::ptr::null());
             found(&Share { uuid, limits, turn, region });
         });

@@ -68,11 +68,13 @@ fn where_use_can_not_be_counted_cuda_is_refused_unless_it_may_pass() {
 }
 
 #[test]
-fn limits_that_are_cut_off_disturb_nobody() {
+fn limits_that_can_not_be_read_refuse_cuda_and_disturb_nobody_else() {
     let whole = memory_limits().to_bytes();
     for length in [0, 7, 40, 127] {
         let stage = Stage::with_files(&whole[..length], &vec![0; Region::SIZE]);
+        stage.region().prepare();
         runs_quietly(&stage, "limits that are cut off");
+        assert_eq!(finish(stage.program("dlsym", &["try-open"])), ["open 800 0"], "{length} bytes");
     }
 }
 

@@ -1,7 +1,6 @@
-//! Programs under the limiter, on simulated GPUs: every way to the driver, every kind of memory, crashes, forks, time, and what must not change.
+//! Programs under the limiter, on simulated GPUs: every way to the driver, every kind of memory, crashes, forks, and what must not change.
 #![allow(unsafe_code, reason = "the memory in which use is counted is mapped")]
 
-mod compute;
 mod crashes;
 mod innocence;
 mod memory;

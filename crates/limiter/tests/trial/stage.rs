@@ -31,7 +31,7 @@ pub(crate) fn limiter() -> PathBuf {
 pub(crate) fn programs() -> &'static Path {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     PROGRAMS.get_or_init(|| {
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("limiter-trial");
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(concat!("limiter-", env!("CARGO_CRATE_NAME")));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         let driver = built::package("carve-cuda-sim").join("libcarve_cuda_sim.so");

@@ -1,8 +1,16 @@
-//! Time: what a share of the simulated timeline a tenant gets. The bounds are wide, for the machine of the test is busy too.
+//! Time: what share of the simulated timeline a tenant gets.
+//!
+//! Apart from the other suites and one test after the other, because what else the machine does shows in real time.
+#![allow(unsafe_code, reason = "the memory in which use is counted is mapped")]
 
-use crate::stage::{Running, Stage, memory_limits};
+#[allow(dead_code, reason = "the other suites need more of it")]
+#[path = "../trial/stage.rs"]
+mod stage;
+
+use crate::stage::{Running, Stage, finish, memory_limits};
 use carve_limiter_abi::Limits;
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 fn share(percent: u32) -> Limits {
     Limits { memory: 1 << 30, compute: percent * 100, ..memory_limits() }
@@ -20,13 +28,21 @@ fn with_clock(stage: &Stage, steps: &[&str]) -> Command {
     command
 }
 
-/// Lets something be measured up to three times, for others use the machine as well.
-fn near(expected: f64, mut measure: impl FnMut() -> f64) {
+/// Nobody else measures meanwhile.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Measures up to six times whether a tenant gets its share. A busy machine keeps it from work, so it may get less, but never more.
+fn gets(expected: f64, mut measure: impl FnMut() -> f64) {
+    let _alone = alone();
     let mut found = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..6 {
         let percent = measure();
+        assert!(percent <= expected + 3.0, "{percent} % instead of {expected} %");
         found.push(percent);
-        if (percent - expected).abs() <= 3.0 {
+        if percent >= expected - 3.0 {
             return;
         }
     }
@@ -35,9 +51,9 @@ fn near(expected: f64, mut measure: impl FnMut() -> f64) {
 
 #[test]
 fn a_tenant_gets_its_share_and_no_more() {
-    near(25.0, || {
+    gets(25.0, || {
         let stage = Stage::new(share(25));
-        let lines = crate::stage::finish(with_clock(&stage, &["open", "saturate:2000:1000000"]));
+        let lines = finish(with_clock(&stage, &["open", "saturate:2000:1000000"]));
         assert!(stage.region().usage().throttled > 0);
         percent(&lines[1])
     });
@@ -45,17 +61,18 @@ fn a_tenant_gets_its_share_and_no_more() {
 
 #[test]
 fn who_has_all_is_not_held_back() {
+    let _alone = alone();
     let stage = Stage::new(share(100));
-    let lines = crate::stage::finish(with_clock(&stage, &["open", "saturate:500:1000000"]));
-    assert!(percent(&lines[1]) > 60.0, "{lines:?}");
+    finish(with_clock(&stage, &["open", "saturate:300:1000000"]));
+    assert_eq!(stage.region().usage().throttled, 0);
 }
 
 #[test]
 fn graphs_count_and_captures_contain_only_what_the_program_captured() {
-    near(25.0, || {
+    gets(25.0, || {
         let stage = Stage::new(share(25));
         let steps = ["open", "saturate:100:1000000", "capture:5:1000000", "graphs:2000"];
-        let lines = crate::stage::finish(with_clock(&stage, &steps));
+        let lines = finish(with_clock(&stage, &steps));
         assert_eq!(lines[2], "capture 5 0");
         percent(&lines[3]) * 5.0
     });
@@ -63,7 +80,7 @@ fn graphs_count_and_captures_contain_only_what_the_program_captured() {
 
 #[test]
 fn processes_of_one_container_share_its_time() {
-    near(50.0, || {
+    gets(50.0, || {
         let stage = Stage::new(share(50));
         let steps = ["open", "pause", "saturate:2000:1000000"];
         let mut all: Vec<Running> =
