@@ -308,7 +308,10 @@ mod tests {
     }
 
     fn region() -> Box<Region> {
-        let region = Box::new(Region { head: Default::default(), slots: core::array::from_fn(|_| Default::default()) });
+        let region = Box::new(Region {
+            head: Default::default(),
+            slots: core::array::from_fn(|_| Default::default()),
+        });
         region.prepare();
         region
     }
@@ -335,7 +338,11 @@ mod tests {
         assert_eq!(region.claim(me, 2, &OddAreDead), Some(slot));
         assert_eq!((region.usage().held, region.usage().processes), (5, 2));
         let dead = region.claim(Owner::new(3, 1), 1, &OddAreDead).unwrap();
-        assert_ne!(region.claim(Owner::new(4, 1), 2, &OddAreDead), Some(dead), "who is dead there is not known here");
+        assert_ne!(
+            region.claim(Owner::new(4, 1), 2, &OddAreDead),
+            Some(dead),
+            "who is dead there is not known here"
+        );
     }
 
     #[test]

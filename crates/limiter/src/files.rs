@@ -98,7 +98,12 @@ pub(crate) fn shares(beside: &Path, mut found: impl FnMut(&Share)) {
         let Some(uuid) = uuid(part) else { return };
         each(&limits.join(part), |name| {
             let Some((limits, turn)) = limits_of(&limits.join(part).join(name)) else {
-                found(&Share { uuid, limits: UNREADABLE, turn: core::ptr::null(), region: core::ptr::null() });
+                found(&Share {
+                    uuid,
+                    limits: UNREADABLE,
+                    turn: core::ptr::null(),
+                    region: core::ptr::null(),
+                });
                 return;
             };
             let region = region_of(&usage.join(part).join(name)).unwrap_or(core::ptr::null());

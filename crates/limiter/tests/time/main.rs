@@ -83,8 +83,7 @@ fn processes_of_one_container_share_its_time() {
     gets(50.0, || {
         let stage = Stage::new(share(50));
         let steps = ["open", "pause", "saturate:2000:1000000"];
-        let mut all: Vec<Running> =
-            (0..2).map(|_| Running::start(with_clock(&stage, &steps))).collect();
+        let mut all: Vec<Running> = (0..2).map(|_| Running::start(with_clock(&stage, &steps))).collect();
         for one in &mut all {
             one.until_pause();
         }

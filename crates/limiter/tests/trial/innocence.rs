@@ -10,10 +10,12 @@ const ABOUT: &str = "umask; trap; grep -E 'Sig(Blk|Ign|Cgt)|Threads|NoNewPrivs' 
 #[test]
 fn a_process_stays_what_it_is() {
     let stage = Stage::new(memory_limits());
-    let told = |mut command: Command| finish({
-        command.args(["-c", ABOUT]);
-        command
-    });
+    let told = |mut command: Command| {
+        finish({
+            command.args(["-c", ABOUT]);
+            command
+        })
+    };
     assert_eq!(told(stage.command("sh".as_ref())), told(on_simulated_gpu("sh".as_ref())));
     assert_eq!(stage.region().usage().processes, 0, "who does not use CUDA takes no slot");
 }

@@ -33,7 +33,15 @@ fn kinds_share_one_limit() {
     let stage = Stage::new(memory_limits());
     let lines = stage.run(
         "dlsym",
-        &["open", "fill:0:8388608:2", "fill:2:8388608:2", "fill:5:8388608:2", "fill:6:8388608:1", "fill:0:8388608", "free"],
+        &[
+            "open",
+            "fill:0:8388608:2",
+            "fill:2:8388608:2",
+            "fill:5:8388608:2",
+            "fill:6:8388608:1",
+            "fill:0:8388608",
+            "free",
+        ],
     );
     assert_eq!(lines[5], "plain 1 2");
 }
@@ -129,9 +137,35 @@ fn a_context_that_ends_gives_back_all_that_was_in_it() {
     let stage = Stage::new(memory_limits());
     let lines = stage.run(
         "dlsym",
-        &["open", "fill:0:8388608", "reset", "open", "fill:0:8388608", "reset", "open", "fill:3:8388608", "reset"],
+        &[
+            "open",
+            "fill:0:8388608",
+            "reset",
+            "open",
+            "fill:0:8388608",
+            "reset",
+            "open",
+            "fill:3:8388608",
+            "reset",
+        ],
     );
     assert_eq!([&lines[1], &lines[4], &lines[7]], ["plain 8 2", "plain 8 2", "async 8 2"]);
+}
+
+#[test]
+fn contexts_that_a_program_makes_and_ends_leave_nothing() {
+    let stage = Stage::new(Limits { context: 16 * MIB, ..memory_limits() });
+    let mut running = stage.start("dlsym", &["try-open", "contexts:10:8388608", "pause"]);
+    assert_eq!(running.until_pause()[1], "contexts 4 2", "beside the primary context and its own");
+    assert_eq!(stage.held(), 16 * MIB);
+    running.kill();
+}
+
+#[test]
+fn nvml_tells_the_share() {
+    let stage = Stage::new(memory_limits());
+    let lines = stage.run("dlsym", &["open", "fill:0:8388608:3", "nvml"]);
+    assert_eq!(lines[2], format!("nvml {} {LIMIT}", LIMIT - 24 * MIB));
 }
 
 #[test]

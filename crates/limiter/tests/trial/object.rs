@@ -43,7 +43,8 @@ fn it_needs_no_library_and_nothing_that_old_c_libraries_do_not_have() {
     let header = FileHeader64::<Endianness>::parse(data).unwrap();
     let endian = header.endian().unwrap();
     let sections = header.sections(endian, data).unwrap();
-    let (entries, _) = sections.dynamic(endian, data).unwrap().expect("a shared object has a dynamic section");
+    let (entries, _) =
+        sections.dynamic(endian, data).unwrap().expect("a shared object has a dynamic section");
     let needed = entries.iter().filter(|entry| entry.tag(endian) == DT_NEEDED).count();
     assert_eq!(needed, 0, "libraries are needed");
     let Some((mut versions, link)) = sections.gnu_verneed(endian, data).unwrap() else { return };

@@ -29,13 +29,17 @@ fn a_child_that_uses_cuda_first_has_a_slot_of_its_own() {
     let stage = Stage::new(memory_limits());
     // Both go on after the fork: first the child, then its parent.
     let lines = stage.run("dlsym", &["fork", "open", "fill:0:8388608", "free"]);
-    assert_eq!(lines, ["open 0 0", "plain 8 2", "free 0 0", "child 0 0", "open 0 0", "plain 8 2", "free 0 0"]);
+    assert_eq!(
+        lines,
+        ["open 0 0", "plain 8 2", "free 0 0", "child 0 0", "open 0 0", "plain 8 2", "free 0 0"]
+    );
 }
 
 #[test]
 fn a_parent_goes_on_after_a_fork_and_its_memory_stays_counted() {
     let stage = Stage::new(memory_limits());
-    let mut running = stage.start("linked", &["open", "fill:0:8388608:4", "fork", "info", "pause", "free", "pause"]);
+    let mut running =
+        stage.start("linked", &["open", "fill:0:8388608:4", "fork", "info", "pause", "free", "pause"]);
     let lines = running.until_pause();
     assert_eq!(lines[2], format!("info {} {}", 32 * MIB, 64 * MIB), "the child sees what its parent has");
     assert_eq!(stage.held(), 32 * MIB);

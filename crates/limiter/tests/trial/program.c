@@ -32,6 +32,7 @@ typedef struct { int type, handles, place, device; void *security; size_t most; 
     X(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", (int)) \
     X(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", (int)) \
     X(cuCtxSetCurrent, "cuCtxSetCurrent", (void *)) \
+    X(cuCtxCreate_v2, "cuCtxCreate", (void **, unsigned, int)) \
     X(cuCtxDestroy_v2, "cuCtxDestroy", (void *)) \
     X(cuMemGetInfo_v2, "cuMemGetInfo", (size_t *, size_t *)) \
     X(cuMemAlloc_v2, "cuMemAlloc", (u64 *, size_t)) \
@@ -329,6 +330,28 @@ static void step(char *text) {
     else if (!strcmp(text, "exec")) { execv("/proc/self/exe", command_line + one); must("exec", 1); }
     else if (!strcmp(text, "close")) { dlclose(library); say("close", 0, 0); }
     else if (!strcmp(text, "reset")) { must("reset", p_cuDevicePrimaryCtxReset_v2(0)); count = 0; context = spin = stream = own_pool = NULL; say("reset", 0, 0); }
+    else if (!strcmp(text, "contexts")) { // Makes a context, fills it and ends it, as often as said; says how many blocks the last one had.
+        void *made;
+        for (long turn = 0; turn < one; turn++) {
+            must("create", p_cuCtxCreate_v2(&made, 0, 0));
+            for (count = 0, code = 0; !code;) code = hold(PLAIN, two);
+            must("destroy", p_cuCtxDestroy_v2(made));
+        }
+        say("contexts", count, code);
+        count = 0;
+    }
+    else if (!strcmp(text, "nvml")) { // What the operators' library tells about memory, in its two versions.
+        struct { u64 total, free, used; } first;
+        struct { unsigned version; u64 total, reserved, free, used; } second = {.version = sizeof second | 2 << 24};
+        void *operators = dlopen("libnvidia-ml.so.1", RTLD_NOW), *device;
+        if (!operators) must("libnvidia-ml.so.1", 1);
+        int (*init)(void) = dlsym(operators, "nvmlInit_v2"), (*by_index)(unsigned, void **) = dlsym(operators, "nvmlDeviceGetHandleByIndex_v2");
+        int (*info)(void *, void *) = dlsym(operators, "nvmlDeviceGetMemoryInfo"), (*info2)(void *, void *) = dlsym(operators, "nvmlDeviceGetMemoryInfo_v2");
+        must("nvmlInit", init()); must("handle", by_index(0, &device));
+        must("memory", info(device, &first)); must("memory", info2(device, &second));
+        if (first.total != second.total || first.free != second.free || first.used != second.used) must("both versions", 1);
+        say("nvml", first.free, first.total);
+    }
     else if (!strcmp(text, "map-release")) { // Maps physical memory and lets go of its handle until that is refused; it stays while it is mapped.
         Physical on_device = {1, 0, 1, 0, NULL, {0}};
         u64 handle, address, taken = 0;

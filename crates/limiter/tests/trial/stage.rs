@@ -21,8 +21,7 @@ pub(crate) const LIMIT: u64 = 64 * MIB;
 
 /// The shared object, as `cargo xtask limiter` built it.
 pub(crate) fn limiter() -> PathBuf {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/limiter/release/libcarve_limiter.so");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/limiter/release/libcarve_limiter.so");
     assert!(path.exists(), "{} is not there: run `cargo xtask limiter` first", path.display());
     path
 }
@@ -31,11 +30,14 @@ pub(crate) fn limiter() -> PathBuf {
 pub(crate) fn programs() -> &'static Path {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     PROGRAMS.get_or_init(|| {
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(concat!("limiter-", env!("CARGO_CRATE_NAME")));
+        let folder =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(concat!("limiter-", env!("CARGO_CRATE_NAME")));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();
         let driver = built::package("carve-cuda-sim").join("libcarve_cuda_sim.so");
         std::os::unix::fs::symlink(driver, folder.join("libcuda.so.1")).unwrap();
+        let operators = built::library();
+        std::os::unix::fs::symlink(operators, folder.join("libnvidia-ml.so.1")).unwrap();
         let driver = folder.join("libcuda.so.1").display().to_string();
         compile(&folder, "program.c", "program", &["-ldl", "-pthread"]);
         compile(&folder, "program.c", "linked", &["-DLINKED", &driver, "-ldl", "-pthread"]);
@@ -125,14 +127,8 @@ impl Stage {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the file is as long as a region, all of whose fields are atomic numbers, and it is never unmapped.
         unsafe {
-            let mapped = rustix::mm::mmap(
-                std::ptr::null_mut(),
-                Region::SIZE,
-                access,
-                MapFlags::SHARED,
-                &file,
-                0,
-            );
+            let mapped =
+                rustix::mm::mmap(std::ptr::null_mut(), Region::SIZE, access, MapFlags::SHARED, &file, 0);
             &*mapped.unwrap().cast::<Region>()
         }
     }

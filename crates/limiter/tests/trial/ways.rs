@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 fn the_same_limit_holds_on_every_way() {
     for way in ["linked", "dlsym", "v1", "v2", "v2-legacy", "v2-thread"] {
         let stage = Stage::new(memory_limits());
-        let lines = stage.run(way, &["open", "fill:0:8388608", "free", "fill:3:8388608", "free", "fill:0:8388608"]);
+        let lines =
+            stage.run(way, &["open", "fill:0:8388608", "free", "fill:3:8388608", "free", "fill:0:8388608"]);
         let expected = ["open 0 0", "plain 8 2", "free 0 0", "async 8 2", "free 0 0", "plain 8 2"];
         assert_eq!(lines, expected, "{way}");
         assert_eq!(stage.region().usage().denials, 3, "{way}");
@@ -51,7 +52,10 @@ fn every_hook_is_reached_through_dlsym_and_cu_get_proc_address() {
     let hooks: BTreeSet<String> = hooks().into_iter().collect();
     let mut reached = BTreeSet::new();
     for ((way, library, function), (_, limited_library, limited_function)) in bare.iter().zip(&limited) {
-        assert!(library.starts_with("libcuda.so") || library.starts_with("libcarve_cuda_sim"), "{way}: {library}");
+        assert!(
+            library.starts_with("libcuda.so") || library.starts_with("libcarve_cuda_sim"),
+            "{way}: {library}"
+        );
         assert_eq!(function, limited_function, "{way}");
         let expected = if hooks.contains(function) { "libcarve_limiter.so" } else { library };
         assert_eq!(limited_library, expected, "{way} leads to {function}");
@@ -80,7 +84,8 @@ fn other_interposers_work_beside_it_in_either_order() {
     for order in [[stage.library(), interposer.clone()], [interposer, stage.library()]] {
         let preload = order.map(|path| path.display().to_string()).join(":");
         for way in ["linked", "dlsym", "v2"] {
-            let mut command = stage.program(way, &["open", "fill:0:8388608", "free", "fill:5:8388608", "free"]);
+            let mut command =
+                stage.program(way, &["open", "fill:0:8388608", "free", "fill:5:8388608", "free"]);
             command.env("LD_PRELOAD", &preload);
             let lines = crate::stage::finish(command);
             assert_eq!(lines[1], "plain 8 2", "{way} {preload}");
@@ -91,7 +96,8 @@ fn other_interposers_work_beside_it_in_either_order() {
 
 #[test]
 fn another_allocator_works_beside_it() {
-    let found = Command::new("sh").args(["-c", "ldconfig -p | sed -n 's/.*libjemalloc.so.2.* => //p'"]).output();
+    let found =
+        Command::new("sh").args(["-c", "ldconfig -p | sed -n 's/.*libjemalloc.so.2.* => //p'"]).output();
     let found = String::from_utf8(found.unwrap().stdout).unwrap();
     let Some(allocator) = found.lines().next() else {
         eprintln!("SKIPPED: no libjemalloc.so.2 on this machine");
