@@ -104,8 +104,10 @@ pub(crate) struct Linux;
 
 impl Host for Linux {
     fn lives(&self, owner: Owner) -> bool {
-        files::start_of(Some(owner.pid())).is_none_or(|start| Owner::new(owner.pid(), start) == owner)
-            && files::start_of(Some(owner.pid())).is_some()
+        match files::start_of(Some(owner.pid())) {
+            Some(start) => Owner::new(owner.pid(), start) == owner,
+            None => files::is_hidden(owner.pid()),
+        }
     }
 
     fn pause(&self, times: u32) {

@@ -72,3 +72,46 @@ fn slots_of_processes_that_ended_are_found_free() {
     wait_until("one slot", || stage.region().usage().processes == 1);
     running.kill();
 }
+
+/// Runs a script where `/proc` is empty; nothing where that needs rights that the test has not.
+fn without_proc(command: std::process::Command, script: &str) -> Option<std::process::Output> {
+    let rights = ["--map-root-user", "--mount"];
+    let possible = std::process::Command::new("unshare")
+        .args(rights)
+        .args(["mount", "-t", "tmpfs", "none", "/proc"])
+        .status();
+    if !possible.is_ok_and(|status| status.success()) {
+        return None;
+    }
+    let mut unshare = std::process::Command::new("unshare");
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => unshare.env(name, value),
+            None => unshare.env_remove(name),
+        };
+    }
+    unshare.args(rights).args(["sh", "-c", &format!("mount -t tmpfs none /proc && {script}")]);
+    unshare.arg("sh").arg(command.get_program());
+    Some(unshare.output().unwrap())
+}
+
+#[test]
+fn whoever_can_not_be_seen_is_not_taken_for_dead() {
+    let stage = Stage::new(memory_limits());
+    let first = stage.path().join("first");
+    let script = format!(
+        "{{ sleep 2 | \"$1\" dlsym open fill:0:8388608 pause > {0} & }}; until grep -q pause {0}; do sleep 0.02; done; \"$1\" dlsym open fill:0:8388608",
+        first.display()
+    );
+    let Some(output) = without_proc(stage.program("dlsym", &[]), &script) else {
+        eprintln!("SKIPPED: an empty /proc needs the right to mount one");
+        return;
+    };
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(
+        told.lines().collect::<Vec<_>>(),
+        ["open 0 0", "plain 0 2"],
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

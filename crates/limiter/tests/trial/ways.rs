@@ -79,9 +79,13 @@ fn libraries_may_be_closed_and_opened_again() {
 
 #[test]
 fn other_interposers_work_beside_it_in_either_order() {
-    let interposer = programs().join("libinterposer.so");
     let stage = Stage::new(memory_limits());
-    for order in [[stage.library(), interposer.clone()], [interposer, stage.library()]] {
+    let names = ["libinterposer.so", "libwrapper.so"];
+    let orders = names
+        .map(|name| programs().join(name))
+        .into_iter()
+        .flat_map(|other| [[stage.library(), other.clone()], [other, stage.library()]]);
+    for order in orders {
         let preload = order.map(|path| path.display().to_string()).join(":");
         for way in ["linked", "dlsym", "v2"] {
             let mut command =
