@@ -154,5 +154,6 @@ pub(crate) mod own {
         cuThreadExchangeStreamCaptureMode(mode: *mut i32);
         cuMemPoolGetAttribute(pool: usize, attribute: i32, value: *mut u64);
         cuDeviceGetMemPool(pool: *mut usize, device: i32);
+        cuDeviceGetGraphMemAttribute(device: i32, attribute: i32, value: *mut u64);
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Process {
     pub(crate) work: Lock<Work>,
     /// Stream captures that go on.
     pub(crate) captures: AtomicU32,
+    /// Whether graphs may allocate: one, or zero.
+    pub(crate) graphs_allocate: AtomicU32,
 }
 
 /// A GPU or MIG device of which this container has a share.
@@ -49,6 +51,8 @@ pub(crate) struct Part {
     context: AtomicU64,
     /// The pool that its device allocates from, once it was asked.
     pub(crate) pool: AtomicUsize,
+    /// Bytes of graphs that are counted.
+    pub(crate) graphs: AtomicU64,
     region: AtomicPtr<Region>,
     slot: AtomicUsize,
     turns: [AtomicPtr<TurnCell>; SHARES],

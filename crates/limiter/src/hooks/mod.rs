@@ -2,6 +2,7 @@
 
 mod contexts;
 mod find;
+mod graph_memory;
 mod graphs;
 mod launches;
 mod memory;
@@ -17,6 +18,7 @@ pub(crate) fn all() -> impl Iterator<Item = Hook> {
         find::HOOKS,
         launches::HOOKS,
         graphs::HOOKS,
+        graph_memory::HOOKS,
         memory::HOOKS,
         pools::HOOKS,
         contexts::HOOKS,

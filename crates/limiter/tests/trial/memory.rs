@@ -169,6 +169,35 @@ fn nvml_tells_the_share() {
 }
 
 #[test]
+fn memory_of_graphs_counts_once_it_is_known() {
+    for way in ["dlsym", "v2-thread"] {
+        let stage = Stage::new(memory_limits());
+        let steps = [
+            "open",
+            "graph-memory:2:8388608",
+            "pause",
+            "graph-memory:12:8388608",
+            "fill:0:8388608",
+            "trim-graphs",
+            "pause",
+            "fill:0:8388608",
+            "pause",
+        ];
+        let mut running = stage.start(way, &steps);
+        assert_eq!(running.until_pause()[1], "graph-memory 5 0", "{way}: there is room for it");
+        assert!(stage.held() >= 16 * MIB, "{way}: {}", stage.held());
+        running.go();
+        let lines = running.until_pause();
+        assert_eq!(lines[0], "graph-memory 1 2", "{way}: only a launch shows what it takes");
+        assert_eq!(lines[1], "plain 0 2", "{way}");
+        assert_eq!(stage.held(), 0, "{way}");
+        running.go();
+        assert_eq!(running.until_pause(), ["plain 8 2"], "{way}");
+        running.kill();
+    }
+}
+
+#[test]
 fn memory_stays_counted_while_it_is_mapped() {
     let stage = Stage::new(memory_limits());
     let mut running = stage.start("dlsym", &["open", "map-release:0:8388608", "pause"]);

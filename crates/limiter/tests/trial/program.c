@@ -66,7 +66,8 @@ typedef struct { int type, handles, place, device; void *security; size_t most; 
     X(cuGraphGetNodes, "cuGraphGetNodes", (void *, void **, size_t *)) \
     X(cuGraphNodeGetType, "cuGraphNodeGetType", (void *, int *)) \
     X(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", (void **, void *, u64)) \
-    X(cuGraphLaunch, "cuGraphLaunch", (void *, void *))
+    X(cuGraphLaunch, "cuGraphLaunch", (void *, void *)) \
+    X(cuDeviceGraphMemTrim, "cuDeviceGraphMemTrim", (int))
 
 #ifdef LINKED
 #define DECLARE(symbol, name, parameters) extern int symbol parameters;
@@ -352,6 +353,18 @@ static void step(char *text) {
         if (first.total != second.total || first.free != second.free || first.used != second.used) must("both versions", 1);
         say("nvml", first.free, first.total);
     }
+    else if (!strcmp(text, "graph-memory")) { // Launches a graph that takes and frees so many pieces; says how often that went well of 5 times.
+        void *captured;
+        u64 pieces[64];
+        must("begin", p_cuStreamBeginCapture_v2(stream, 0));
+        for (long at = 0; at < one; at++) must("captured", p_cuMemAllocAsync(&pieces[at], two, stream));
+        for (long at = 0; at < one; at++) must("captured", p_cuMemFreeAsync(pieces[at], stream));
+        must("end", p_cuStreamEndCapture(stream, &captured));
+        must("instantiate", p_cuGraphInstantiateWithFlags(&graph, captured, 0));
+        for (kind = 0; kind < 5 && !(code = p_cuGraphLaunch(graph, stream)); kind++) must("synchronize", p_cuStreamSynchronize(stream));
+        say("graph-memory", kind, code);
+    }
+    else if (!strcmp(text, "trim-graphs")) { must("trim", p_cuDeviceGraphMemTrim(0)); say("trim-graphs", 0, 0); }
     else if (!strcmp(text, "map-release")) { // Maps physical memory and lets go of its handle until that is refused; it stays while it is mapped.
         Physical on_device = {1, 0, 1, 0, NULL, {0}};
         u64 handle, address, taken = 0;
