@@ -17,6 +17,9 @@ const VERSION: u32 = 1;
 /// How often a process asks again while others ask at the same time.
 const PATIENCE: u32 = 2_000;
 
+/// After how many times it looks whether one of those who ask is dead.
+const OVERDUE: u32 = 20;
+
 /// What the memory needs to know about the machine.
 pub trait Host {
     /// Whether the owner of a slot lives.
@@ -166,7 +169,11 @@ impl Region {
                 || (slot.namespace.load(Ordering::Relaxed) == namespace && !host.lives(Owner(found)));
             is_free && slot.owner.compare_exchange(found, me.0, Ordering::SeqCst, Ordering::Relaxed).is_ok()
         };
-        let number = self.slots.iter().position(free)?;
+        // A process that became another program by `exec` is still the owner of what it held before, which is gone.
+        let before = |slot: &Slot| {
+            slot.owner.load(Ordering::Acquire) == me.0 && slot.namespace.load(Ordering::Relaxed) == namespace
+        };
+        let number = self.used().iter().position(before).or_else(|| self.slots.iter().position(free))?;
         self.head.reached.fetch_max(number as u32 + 1, Ordering::AcqRel);
         let slot = &self.slots[number];
         slot.namespace.store(namespace, Ordering::Relaxed);
@@ -235,6 +242,9 @@ impl Region {
                     break;
                 }
                 looked = true;
+            } else if times == OVERDUE {
+                // Nobody asks for so long: it may have died while it asked.
+                self.reap(namespace, host);
             }
             times += 1;
             host.pause(times);
@@ -274,5 +284,87 @@ impl Region {
             sum.wanted = sum.wanted.max(slot.wanted.load(Ordering::Relaxed));
         }
         sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Host, Owner, Region};
+    use core::sync::atomic::Ordering;
+    extern crate std;
+    use std::boxed::Box;
+
+    /// A machine on which the processes with odd numbers are dead.
+    struct OddAreDead;
+
+    impl Host for OddAreDead {
+        fn lives(&self, owner: Owner) -> bool {
+            owner.pid().is_multiple_of(2)
+        }
+
+        fn pause(&self, _: u32) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn region() -> Box<Region> {
+        let region = Box::new(Region {
+            head: Default::default(),
+            slots: core::array::from_fn(|_| Default::default()),
+        });
+        region.prepare();
+        region
+    }
+
+    #[test]
+    fn who_died_while_it_asked_is_in_nobodys_way() {
+        let region = region();
+        let living = region.claim(Owner::new(2, 1), 1, &OddAreDead).unwrap();
+        let dead = region.claim(Owner::new(3, 1), 1, &OddAreDead).unwrap();
+        region.slots[dead].asked.store(60, Ordering::SeqCst);
+        assert!(region.reserve(living, 50, 100, &OddAreDead));
+        assert_eq!(region.usage().held, 50);
+    }
+
+    #[test]
+    fn a_process_finds_its_own_slot_again_and_those_of_other_namespaces_are_left_alone() {
+        let region = region();
+        let me = Owner::new(2, 7);
+        let other = region.claim(me, 1, &OddAreDead).unwrap();
+        region.add(other, 5);
+        let slot = region.claim(me, 2, &OddAreDead).unwrap();
+        assert_ne!(slot, other, "the same number in another namespace is another process");
+        region.add(slot, 50);
+        assert_eq!(region.claim(me, 2, &OddAreDead), Some(slot));
+        assert_eq!((region.usage().held, region.usage().processes), (5, 2));
+        let dead = region.claim(Owner::new(3, 1), 1, &OddAreDead).unwrap();
+        assert_ne!(
+            region.claim(Owner::new(4, 1), 2, &OddAreDead),
+            Some(dead),
+            "who is dead there is not known here"
+        );
+    }
+
+    #[test]
+    fn many_who_ask_at_once_never_have_more_than_the_limit() {
+        let region = region();
+        let counted = core::sync::atomic::AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for number in 0..8 {
+                let (region, counted) = (&region, &counted);
+                scope.spawn(move || {
+                    let slot = region.claim(Owner::new(2 * number + 2, 1), 1, &OddAreDead).unwrap();
+                    for _ in 0..2_000 {
+                        if region.reserve(slot, 3, 10, &OddAreDead) {
+                            let all = counted.fetch_add(3, Ordering::SeqCst) + 3;
+                            assert!(all <= 10, "{all}");
+                            counted.fetch_sub(3, Ordering::SeqCst);
+                            region.release(slot, 3);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(region.usage().held, 0);
     }
 }

@@ -142,8 +142,6 @@ pub(crate) mod own {
     super::driver! {
         cuCtxGetCurrent(context: *mut usize);
         cuCtxGetDevice(device: *mut i32);
-        cuCtxPushCurrent_v2(context: usize);
-        cuCtxPopCurrent_v2(context: *mut usize);
         cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: i32);
         cuDeviceGetUuid(uuid: *mut [u8; 16], device: i32);
         cuDevicePrimaryCtxGetState(device: i32, flags: *mut u32, active: *mut i32);
@@ -156,5 +154,6 @@ pub(crate) mod own {
         cuThreadExchangeStreamCaptureMode(mode: *mut i32);
         cuMemPoolGetAttribute(pool: usize, attribute: i32, value: *mut u64);
         cuDeviceGetMemPool(pool: *mut usize, device: i32);
+        cuDeviceGetGraphMemAttribute(device: i32, attribute: i32, value: *mut u64);
     }
 }

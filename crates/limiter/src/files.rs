@@ -66,6 +66,9 @@ pub(crate) struct Share {
     pub(crate) region: *const Region,
 }
 
+/// What counts where a file of limits can not be read: there are limits, and they can not be held.
+const UNREADABLE: Limits = Limits { memory: 0, compute: 0, context: 0, burst: false, pass: false };
+
 fn open(path: &Path, flags: OFlags) -> Option<OwnedFd> {
     rustix::fs::openat(CWD, path.text(), flags | OFlags::CLOEXEC, Mode::empty()).ok()
 }
@@ -94,7 +97,15 @@ pub(crate) fn shares(beside: &Path, mut found: impl FnMut(&Share)) {
     each(&limits, |part| {
         let Some(uuid) = uuid(part) else { return };
         each(&limits.join(part), |name| {
-            let Some((limits, turn)) = limits_of(&limits.join(part).join(name)) else { return };
+            let Some((limits, turn)) = limits_of(&limits.join(part).join(name)) else {
+                found(&Share {
+                    uuid,
+                    limits: UNREADABLE,
+                    turn: core::ptr::null(),
+                    region: core::ptr::null(),
+                });
+                return;
+            };
             let region = region_of(&usage.join(part).join(name)).unwrap_or(core::ptr::null());
             found(&Share { uuid, limits, turn, region });
         });
@@ -141,8 +152,8 @@ pub(crate) fn uuid(name: &[u8]) -> Option<[u8; 16]> {
     (count == 32).then_some(bytes)
 }
 
-/// When a process was started, in ticks after the machine; this one's where no number is given. None for one that is not there.
-pub(crate) fn start_of(pid: Option<u32>) -> Option<u64> {
+/// The kernel's file about a process; this one's where no number is given.
+fn stat_of(pid: Option<u32>) -> Option<OwnedFd> {
     let mut path = Path::new(b"/proc/");
     match pid {
         None => path.push(b"self"),
@@ -161,7 +172,18 @@ pub(crate) fn start_of(pid: Option<u32>) -> Option<u64> {
         }
     }
     path.push(b"/stat");
-    let opened = open(&path, OFlags::RDONLY)?;
+    open(&path, OFlags::RDONLY)
+}
+
+/// Whether a process is there of which nothing can be read, because `/proc` is missing or hides it.
+pub(crate) fn is_hidden(pid: u32) -> bool {
+    let Some(number) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) else { return false };
+    stat_of(Some(pid)).is_none() && rustix::process::test_kill_process(number) != Err(rustix::io::Errno::SRCH)
+}
+
+/// When a process was started, in ticks after the machine; this one's where no number is given. None for one that is not there.
+pub(crate) fn start_of(pid: Option<u32>) -> Option<u64> {
+    let opened = stat_of(pid)?;
     let mut text = [0u8; 1_024];
     let length = rustix::io::read(&opened, &mut text).ok()?;
     let text = text.get(..length)?;

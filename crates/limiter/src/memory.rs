@@ -21,11 +21,13 @@ struct Entry {
     key: u64,
     /// Bytes reserved for it; of a block, how many small allocations are in it.
     amount: u64,
-    /// The context that it goes with; zero for one that outlives contexts.
+    /// The context that it goes with; zero where it outlives all.
     context: u64,
     /// Which part, by its number.
     part: u32,
     small: u32,
+    /// Of physical memory: handles and mappings that keep it, beside the first handle.
+    kept: u32,
 }
 
 /// Every allocation of the process. Zeros are an empty one.
@@ -150,7 +152,7 @@ impl Ledger {
                 self.entries()[at].amount += 1;
                 false
             }
-            None => self.put(Entry { key, amount: 1, context: 0, part, small: 0 }),
+            None => self.put(Entry { key, amount: 1, part, ..Entry::default() }),
         }
     }
 
@@ -203,35 +205,26 @@ pub(crate) fn whole_blocks(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX)
 }
 
+/// How memory lies on the device.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Packing {
+    /// Whether small pieces share blocks.
+    packed: bool,
+    /// Whether the driver frees it with the context in which it was made.
+    goes_with_context: bool,
+}
+
+impl Packing {
+    pub(crate) const SHARED: Packing = Packing { packed: true, goes_with_context: true };
+    pub(crate) const WHOLE: Packing = Packing { packed: false, goes_with_context: true };
+    pub(crate) const PHYSICAL: Packing = Packing { packed: false, goes_with_context: false };
+}
+
 fn current_context() -> u64 {
     let mut context = 0;
     // SAFETY: the driver writes one handle.
     unsafe { crate::driver::own::cuCtxGetCurrent::call(&mut context) };
     context as u64
-}
-
-/// A context is gone, and everything that was allocated in it.
-pub(crate) fn end_context(context: usize) {
-    let Some(process) = process().filter(|process| process.is_limited() && context != 0) else { return };
-    let mut ledger = process.ledger.take();
-    // Those behind a removed one move up, so the same place is looked at again.
-    let mut at = 0;
-    while let Some(entry) = ledger.entries().get(at).copied() {
-        if entry.key == 0 || entry.context != context as u64 {
-            at += 1;
-            continue;
-        }
-        ledger.remove(at);
-        let back = match entry.small {
-            0 => entry.amount,
-            _ if ledger.leave(entry.key) => BLOCK,
-            _ => 0,
-        };
-        if let Some(part) = process.parts.get(entry.part as usize) {
-            part.give(back);
-        }
-        at = 0;
-    }
 }
 
 /// Allocates on a part: reserves, lets the driver allocate, and notes what came of it under its address or handle.
@@ -240,8 +233,7 @@ pub(crate) fn end_context(context: usize) {
 pub(crate) unsafe fn allocate(
     part: Option<&Part>,
     bytes: u64,
-    packed: bool,
-    of_context: bool,
+    Packing { packed, goes_with_context }: Packing,
     result: *const u64,
     allocate: impl FnOnce() -> Code,
 ) -> Code {
@@ -257,9 +249,9 @@ pub(crate) unsafe fn allocate(
     }
     // SAFETY: the driver has written there.
     let key = unsafe { result.read() };
+    let context = if goes_with_context { current_context() } else { 0 };
     let part_number = number(process, part);
     let small = packed && bytes < SMALL;
-    let context = if of_context { current_context() } else { 0 };
     let mut ledger = process.ledger.take();
     ledger.put(Entry {
         key,
@@ -267,6 +259,7 @@ pub(crate) unsafe fn allocate(
         context,
         part: part_number,
         small: u32::from(small),
+        kept: 0,
     });
     let known_block = small && !ledger.enter(key, part_number);
     drop(ledger);
@@ -298,6 +291,98 @@ pub(crate) fn free(key: u64, free: impl FnOnce() -> Code) -> Code {
     };
     part.give(back);
     answer
+}
+
+/// Notes a context that takes memory.
+pub(crate) fn note_context(part: &Part, context: u64, bytes: u64) {
+    let Some(process) = process() else { return };
+    let part = number(process, part);
+    process.ledger.take().put(Entry { key: context, amount: bytes, context, part, ..Entry::default() });
+}
+
+/// A context is gone, and with it what was allocated in it.
+pub(crate) fn end_context(context: u64) {
+    let Some(process) = process().filter(|process| process.is_limited()) else { return };
+    let mut ledger = process.ledger.take();
+    // Taking one out moves others, perhaps past the place that is looked at; so until none is found.
+    loop {
+        let mut found = false;
+        for at in 0..ledger.room {
+            while ledger.entries()[at].context == context && ledger.entries()[at].key != 0 {
+                found = true;
+                let entry = ledger.remove(at);
+                let back = match entry.small {
+                    0 => entry.amount,
+                    _ => u64::from(ledger.leave(entry.key)) * BLOCK,
+                };
+                if let Some(part) = process.parts.get(entry.part as usize) {
+                    part.give(back);
+                }
+            }
+        }
+        if !found {
+            break;
+        }
+    }
+    drop(ledger);
+    look_at_pools(process);
+}
+
+/// Lets go of physical memory, which stays as long as other handles or mappings keep it.
+pub(crate) fn release(handle: u64, release: impl FnOnce() -> Code) -> Code {
+    let Some(process) = process().filter(|process| process.is_limited()) else { return release() };
+    let mut ledger = process.ledger.take();
+    let kept = match ledger.find(handle) {
+        Some(at) => &mut ledger.entries()[at].kept,
+        None => &mut 0,
+    };
+    if *kept == 0 {
+        drop(ledger);
+        return free(handle, release);
+    }
+    *kept -= 1;
+    drop(ledger);
+    let answer = release();
+    if answer != SUCCESS {
+        keep(handle);
+    }
+    answer
+}
+
+/// One more handle or mapping keeps physical memory.
+pub(crate) fn keep(handle: u64) {
+    let Some(process) = process().filter(|process| process.is_limited()) else { return };
+    let mut ledger = process.ledger.take();
+    if let Some(at) = ledger.find(handle) {
+        ledger.entries()[at].kept += 1;
+    }
+}
+
+/// Physical memory was mapped at an address.
+pub(crate) fn map(address: u64, handle: u64) {
+    let Some(process) = process().filter(|process| process.is_limited()) else { return };
+    let mut ledger = process.ledger.take();
+    if let Some(at) = ledger.find(handle) {
+        ledger.entries()[at].kept += 1;
+        ledger.put(Entry { key: mapping(address), amount: handle, ..Entry::default() });
+    }
+}
+
+/// Whatever was mapped at these addresses no longer is.
+pub(crate) fn unmap(address: u64, bytes: u64) {
+    let Some(process) = process().filter(|process| process.is_limited()) else { return };
+    for block in 0..bytes / BLOCK {
+        let mut ledger = process.ledger.take();
+        let Some(at) = ledger.find(mapping(address.wrapping_add(block * BLOCK))) else { continue };
+        let handle = ledger.remove(at).amount;
+        drop(ledger);
+        release(handle, || SUCCESS);
+    }
+}
+
+/// Under what a mapping is noted: addresses of it are multiples of far more than two.
+fn mapping(address: u64) -> u64 {
+    address | 2
 }
 
 const RESERVED_NOW: i32 = 5;
@@ -427,7 +512,7 @@ mod tests {
             for (insert, name) in steps {
                 let key = name * 512;
                 if insert {
-                    let put = ledger.put(Entry { key, amount: name, context: 0, part: 0, small: 0 });
+                    let put = ledger.put(Entry { key, amount: name, ..Entry::default() });
                     prop_assert!(put);
                     map.insert(key, name);
                 } else {

@@ -36,6 +36,8 @@ pub(crate) struct Process {
     pub(crate) work: Lock<Work>,
     /// Stream captures that go on.
     pub(crate) captures: AtomicU32,
+    /// Whether graphs may allocate: one, or zero.
+    pub(crate) graphs_allocate: AtomicU32,
 }
 
 /// A GPU or MIG device of which this container has a share.
@@ -47,10 +49,10 @@ pub(crate) struct Part {
     /// Whether it runs without limits where they can not be held.
     pass: AtomicU32,
     context: AtomicU64,
-    /// The primary context of its device, once the program asked for it.
-    pub(crate) primary: AtomicUsize,
     /// The pool that its device allocates from, once it was asked.
     pub(crate) pool: AtomicUsize,
+    /// Bytes of graphs that are counted.
+    pub(crate) graphs: AtomicU64,
     region: AtomicPtr<Region>,
     slot: AtomicUsize,
     turns: [AtomicPtr<TurnCell>; SHARES],
@@ -106,7 +108,10 @@ pub(crate) struct Linux;
 
 impl Host for Linux {
     fn lives(&self, owner: Owner) -> bool {
-        files::start_of(Some(owner.pid())).is_some_and(|start| Owner::new(owner.pid(), start) == owner)
+        match files::start_of(Some(owner.pid())) {
+            Some(start) => Owner::new(owner.pid(), start) == owner,
+            None => files::is_hidden(owner.pid()),
+        }
     }
 
     fn pause(&self, times: u32) {

@@ -562,7 +562,7 @@ pub(crate) fn forget_stream(stream: usize) {
     }
 }
 
-fn is_captured(stream: usize) -> bool {
+pub(crate) fn is_captured(stream: usize) -> bool {
     let mut status = 0;
     // SAFETY: the driver writes one number.
     let told = unsafe { cuStreamIsCapturing::call(stream, &mut status) };

@@ -1,11 +1,10 @@
 //! Functions that make and end contexts, which take memory of their own.
 
-use crate::driver::own::{cuCtxPopCurrent_v2, cuCtxPushCurrent_v2, cuDevicePrimaryCtxGetState};
-use crate::driver::{CUDA, Code, NOT_PERMITTED, OUT_OF_MEMORY, SUCCESS, hooks};
-use crate::memory::{end_context, look_at_pools};
-use crate::process::{Part, process};
+use crate::driver::own::cuDevicePrimaryCtxGetState;
+use crate::driver::{CUDA, Code, NOT_FOUND, NOT_PERMITTED, OUT_OF_MEMORY, SUCCESS, hooks};
+use crate::memory::{end_context, note_context};
+use crate::process::process;
 use crate::work::forget_context;
-use core::sync::atomic::Ordering;
 
 /// Whether a device's primary context is there.
 fn is_active(device: i32) -> bool {
@@ -15,8 +14,29 @@ fn is_active(device: i32) -> bool {
     told == SUCCESS && active != 0
 }
 
+/// A device's primary context, if it is there.
+fn primary(device: i32) -> Option<usize> {
+    if !is_active(device) {
+        return None;
+    }
+    let mut context = 0;
+    // SAFETY: the driver writes one handle; whoever takes hold of it lets go of it again.
+    unsafe {
+        if cuDevicePrimaryCtxRetain::call(&mut context, device) != SUCCESS {
+            return None;
+        }
+        match cuDevicePrimaryCtxRelease_v2::call(device) {
+            NOT_FOUND => cuDevicePrimaryCtxRelease::call(device),
+            answer => answer,
+        };
+    }
+    Some(context)
+}
+
 /// Makes a context, if there is memory for it.
-fn made(device: i32, make: impl FnOnce() -> Code) -> Code {
+///
+/// SAFETY: `context` must be where `make` makes the driver write a handle, or null.
+unsafe fn made(device: i32, context: *const usize, make: impl FnOnce() -> Code) -> Code {
     let Some(part) = process().and_then(|process| process.part(device)) else { return make() };
     if part.is_refused() {
         return NOT_PERMITTED;
@@ -26,46 +46,30 @@ fn made(device: i32, make: impl FnOnce() -> Code) -> Code {
         return OUT_OF_MEMORY;
     }
     let answer = make();
-    if answer != SUCCESS {
+    if answer != SUCCESS || context.is_null() {
         part.give(bytes);
+        return answer;
     }
+    // SAFETY: the driver has written there.
+    note_context(part, unsafe { context.read() } as u64, bytes);
     answer
 }
 
-/// The primary context of a device is gone, and all that was in it.
-fn ended(device: i32) {
-    if let Some(process) = process()
-        && let Some(part) = process.part(device)
-    {
-        let context = part.primary.swap(0, Ordering::Relaxed);
-        end_context(context);
+fn ended(context: Option<usize>) {
+    if let Some(context) = context {
         forget_context(context);
-        look_at_pools(process);
-        part.give(part.context());
+        end_context(context as u64);
     }
 }
 
-/// The part whose device a context is of: asked while it is there.
-fn part_of(context: usize) -> Option<&'static Part> {
-    let process = process().filter(|process| process.is_limited())?;
-    // SAFETY: the program's own handle, which it may use as it likes.
-    if unsafe { cuCtxPushCurrent_v2::call(context) } != SUCCESS {
-        return None;
+/// Lets go of a primary context, which ends it where nobody else has it, or ends it whoever has it.
+fn let_go(device: i32, at_once: bool, call: impl FnOnce() -> Code) -> Code {
+    let there = process().filter(|process| process.is_limited()).and_then(|_| primary(device));
+    let answer = call();
+    if answer == SUCCESS && (at_once || !is_active(device)) {
+        ended(there);
     }
-    let part = process.current();
-    let mut popped = 0;
-    // SAFETY: the driver writes one handle.
-    unsafe { cuCtxPopCurrent_v2::call(&mut popped) };
-    part
-}
-
-/// A context that the program had made is gone.
-fn destroyed(context: usize, part: Option<&Part>) {
-    end_context(context);
-    forget_context(context);
-    if let Some(part) = part {
-        part.give(part.context());
-    }
+    answer
 }
 
 hooks! {
@@ -76,88 +80,60 @@ hooks! {
             // SAFETY: the program's own arguments.
             unsafe { cuDevicePrimaryCtxRetain::call(context, device) }
         };
-        let answer = if is_active(device) { make() } else { made(device, make) };
-        if answer == SUCCESS
-            && let Some(part) = process().and_then(|process| process.part(device))
-        {
-            // SAFETY: the driver has written there.
-            part.primary.store(unsafe { context.read() }, Ordering::Relaxed);
-        }
-        answer
+        // SAFETY: see above.
+        if is_active(device) { make() } else { unsafe { made(device, context, make) } }
     };
 
     cuDevicePrimaryCtxRelease(device: i32) => {
-        let there = is_active(device);
         // SAFETY: the program's own arguments.
-        let answer = unsafe { cuDevicePrimaryCtxRelease::call(device) };
-        if there && !is_active(device) {
-            ended(device);
-        }
-        answer
+        let_go(device, false, || unsafe { cuDevicePrimaryCtxRelease::call(device) })
     };
 
     cuDevicePrimaryCtxReset(device: i32) => {
-        let there = is_active(device);
         // SAFETY: the program's own arguments.
-        let answer = unsafe { cuDevicePrimaryCtxReset::call(device) };
-        if there && answer == SUCCESS {
-            ended(device);
-        }
-        answer
+        let_go(device, true, || unsafe { cuDevicePrimaryCtxReset::call(device) })
     };
 
     cuCtxDestroy(context: usize) => {
-        let part = part_of(context);
         // SAFETY: the program's own arguments.
         let answer = unsafe { cuCtxDestroy::call(context) };
         if answer == SUCCESS {
-            destroyed(context, part);
+            ended(Some(context));
         }
         answer
     };
 
     cuDevicePrimaryCtxRelease_v2(device: i32) => {
-        let there = is_active(device);
         // SAFETY: the program's own arguments.
-        let answer = unsafe { cuDevicePrimaryCtxRelease_v2::call(device) };
-        if there && !is_active(device) {
-            ended(device);
-        }
-        answer
+        let_go(device, false, || unsafe { cuDevicePrimaryCtxRelease_v2::call(device) })
     };
 
     cuDevicePrimaryCtxReset_v2(device: i32) => {
-        let there = is_active(device);
         // SAFETY: the program's own arguments.
-        let answer = unsafe { cuDevicePrimaryCtxReset_v2::call(device) };
-        if there && answer == SUCCESS {
-            ended(device);
-        }
-        answer
+        let_go(device, true, || unsafe { cuDevicePrimaryCtxReset_v2::call(device) })
     };
 
     cuCtxDestroy_v2(context: usize) => {
-        let part = part_of(context);
         // SAFETY: the program's own arguments.
         let answer = unsafe { cuCtxDestroy_v2::call(context) };
         if answer == SUCCESS {
-            destroyed(context, part);
+            ended(Some(context));
         }
         answer
     };
 
     cuCtxCreate_v2(context: *mut usize, flags: u32, device: i32) => {
         // SAFETY: the program's own arguments.
-        made(device, || unsafe { cuCtxCreate_v2::call(context, flags, device) })
+        unsafe { made(device, context, || cuCtxCreate_v2::call(context, flags, device)) }
     };
 
     cuCtxCreate_v3(context: *mut usize, affinity: *mut u8, count: i32, flags: u32, device: i32) => {
         // SAFETY: the program's own arguments.
-        made(device, || unsafe { cuCtxCreate_v3::call(context, affinity, count, flags, device) })
+        unsafe { made(device, context, || cuCtxCreate_v3::call(context, affinity, count, flags, device)) }
     };
 
     cuCtxCreate_v4(context: *mut usize, parameters: *mut u8, flags: u32, device: i32) => {
         // SAFETY: the program's own arguments.
-        made(device, || unsafe { cuCtxCreate_v4::call(context, parameters, flags, device) })
+        unsafe { made(device, context, || cuCtxCreate_v4::call(context, parameters, flags, device)) }
     };
 }

@@ -2,6 +2,7 @@
 
 use crate::costs::Kind;
 use crate::driver::{CUDA, Code, hooks};
+use crate::hooks::graph_memory::launched;
 use crate::work;
 use core::ffi::c_void;
 
@@ -9,7 +10,7 @@ use core::ffi::c_void;
 const PER_THREAD: usize = 2;
 
 /// A program built for per-thread default streams means its own by zero.
-fn own(stream: usize) -> usize {
+pub(crate) fn own(stream: usize) -> usize {
     if stream == 0 { PER_THREAD } else { stream }
 }
 
@@ -87,7 +88,7 @@ hooks! {
 
     cuGraphLaunch(graph: usize, stream: usize) => {
         // SAFETY: the program's own arguments.
-        gated(stream, || Kind::of(&[graph as u64, 0x0067_7261_7068]), || unsafe { cuGraphLaunch::call(graph, stream) })
+        gated(stream, || Kind::of(&[graph as u64, 0x0067_7261_7068]), || launched(|| unsafe { cuGraphLaunch::call(graph, stream) }))
     };
 
     cuLaunchKernel_ptsz(
@@ -127,7 +128,7 @@ hooks! {
 
     cuGraphLaunch_ptsz(graph: usize, stream: usize) => {
         // SAFETY: the program's own arguments.
-        gated(own(stream), || Kind::of(&[graph as u64, 0x0067_7261_7068]), || unsafe { cuGraphLaunch_ptsz::call(graph, stream) })
+        gated(own(stream), || Kind::of(&[graph as u64, 0x0067_7261_7068]), || launched(|| unsafe { cuGraphLaunch_ptsz::call(graph, stream) }))
     };
 
     cuLaunchCooperativeKernelMultiDevice(launches: *mut c_void, count: u32, flags: u32) => {

@@ -1,7 +1,7 @@
 //! Functions that allocate and free memory by address or handle.
 
-use crate::driver::{CUDA, INVALID_VALUE, hooks};
-use crate::memory::{allocate, free};
+use crate::driver::{CUDA, INVALID_VALUE, SUCCESS, hooks};
+use crate::memory::{Packing, allocate, free, keep, map, release, unmap};
 use crate::process::{Part, process};
 
 fn current() -> Option<&'static Part> {
@@ -75,7 +75,7 @@ hooks! {
 
     cuMemAlloc_v2(pointer: *mut u64, size: usize) => {
         // SAFETY: the program's own arguments.
-        unsafe { allocate(current(), size as u64, true, true, pointer, || cuMemAlloc_v2::call(pointer, size)) }
+        unsafe { allocate(current(), size as u64, Packing::SHARED, pointer, || cuMemAlloc_v2::call(pointer, size)) }
     };
 
     cuMemAllocPitch_v2(pointer: *mut u64, pitch: *mut usize, width: usize, height: usize, element: u32) => {
@@ -84,7 +84,7 @@ hooks! {
         let size = row.saturating_mul(height as u64);
         // SAFETY: the program's own arguments.
         unsafe {
-            allocate(current(), size, true, true, pointer, || {
+            allocate(current(), size, Packing::SHARED, pointer, || {
                 cuMemAllocPitch_v2::call(pointer, pitch, width, height, element)
             })
         }
@@ -92,7 +92,7 @@ hooks! {
 
     cuMemAllocManaged(pointer: *mut u64, size: usize, flags: u32) => {
         // SAFETY: the program's own arguments.
-        unsafe { allocate(current(), size as u64, false, true, pointer, || cuMemAllocManaged::call(pointer, size, flags)) }
+        unsafe { allocate(current(), size as u64, Packing::WHOLE, pointer, || cuMemAllocManaged::call(pointer, size, flags)) }
     };
 
     cuMemFree_v2(pointer: u64) => {
@@ -108,22 +108,50 @@ hooks! {
             _ => None,
         };
         // SAFETY: the program's own arguments.
-        unsafe { allocate(part, size as u64, false, false, handle, || cuMemCreate::call(handle, size, properties, flags)) }
+        unsafe { allocate(part, size as u64, Packing::PHYSICAL, handle, || cuMemCreate::call(handle, size, properties, flags)) }
     };
 
     cuMemRelease(handle: u64) => {
         // SAFETY: the program's own arguments.
-        free(handle, || unsafe { cuMemRelease::call(handle) })
+        release(handle, || unsafe { cuMemRelease::call(handle) })
+    };
+
+    cuMemRetainAllocationHandle(handle: *mut u64, address: u64) => {
+        // SAFETY: the program's own arguments.
+        let answer = unsafe { cuMemRetainAllocationHandle::call(handle, address) };
+        if answer == SUCCESS {
+            // SAFETY: the driver has written there.
+            keep(unsafe { handle.read() });
+        }
+        answer
+    };
+
+    cuMemMap(address: u64, size: usize, offset: usize, handle: u64, flags: u64) => {
+        // SAFETY: the program's own arguments.
+        let answer = unsafe { cuMemMap::call(address, size, offset, handle, flags) };
+        if answer == SUCCESS {
+            map(address, handle);
+        }
+        answer
+    };
+
+    cuMemUnmap(address: u64, size: usize) => {
+        // SAFETY: the program's own arguments.
+        let answer = unsafe { cuMemUnmap::call(address, size) };
+        if answer == SUCCESS {
+            unmap(address, size as u64);
+        }
+        answer
     };
 
     cuArrayCreate_v2(array: *mut u64, wanted: *const Array) => {
         // SAFETY: the program's own arguments.
-        unsafe { allocate(current(), bytes_2d(wanted), false, true, array, || cuArrayCreate_v2::call(array, wanted)) }
+        unsafe { allocate(current(), bytes_2d(wanted), Packing::WHOLE, array, || cuArrayCreate_v2::call(array, wanted)) }
     };
 
     cuArray3DCreate_v2(array: *mut u64, wanted: *const Array3D) => {
         // SAFETY: the program's own arguments.
-        unsafe { allocate(current(), bytes_3d(wanted), false, true, array, || cuArray3DCreate_v2::call(array, wanted)) }
+        unsafe { allocate(current(), bytes_3d(wanted), Packing::WHOLE, array, || cuArray3DCreate_v2::call(array, wanted)) }
     };
 
     cuArrayDestroy(array: u64) => {
@@ -136,7 +164,7 @@ hooks! {
         unsafe {
             // All further levels together are a third of the first at most, or as much again where there is one dimension.
             let size = bytes_3d(wanted).saturating_mul(if levels > 1 { 2 } else { 1 });
-            allocate(current(), size, false, true, array, || cuMipmappedArrayCreate::call(array, wanted, levels))
+            allocate(current(), size, Packing::WHOLE, array, || cuMipmappedArrayCreate::call(array, wanted, levels))
         }
     };
 

@@ -2,6 +2,8 @@
 
 use crate::driver::own::{cuCtxGetDevice, cuDeviceGetMemPool};
 use crate::driver::{CUDA, SUCCESS, hooks};
+use crate::hooks::graph_memory::is_captured;
+use crate::hooks::launches::own;
 use crate::memory::{allocate_from_pool, end_pool, free, look_at_pools};
 use crate::process::{Part, process};
 use core::sync::atomic::Ordering;
@@ -27,6 +29,10 @@ hooks! {
     HOOKS in CUDA;
 
     cuMemAllocAsync(pointer: *mut u64, size: usize, stream: usize) => {
+        if is_captured(stream) {
+            // SAFETY: the program's own arguments.
+            return unsafe { cuMemAllocAsync::call(pointer, size, stream) };
+        }
         let (part, pool) = current();
         // SAFETY: the program's own arguments.
         let undo = || unsafe {
@@ -37,6 +43,10 @@ hooks! {
     };
 
     cuMemAllocFromPoolAsync(pointer: *mut u64, size: usize, pool: usize, stream: usize) => {
+        if is_captured(stream) {
+            // SAFETY: the program's own arguments.
+            return unsafe { cuMemAllocFromPoolAsync::call(pointer, size, pool, stream) };
+        }
         let (part, _) = current();
         // SAFETY: the program's own arguments.
         let undo = || unsafe {
@@ -53,6 +63,10 @@ hooks! {
     };
 
     cuMemAllocAsync_ptsz(pointer: *mut u64, size: usize, stream: usize) => {
+        if is_captured(own(stream)) {
+            // SAFETY: the program's own arguments.
+            return unsafe { cuMemAllocAsync_ptsz::call(pointer, size, stream) };
+        }
         let (part, pool) = current();
         // SAFETY: the program's own arguments.
         let undo = || unsafe {
@@ -63,6 +77,10 @@ hooks! {
     };
 
     cuMemAllocFromPoolAsync_ptsz(pointer: *mut u64, size: usize, pool: usize, stream: usize) => {
+        if is_captured(own(stream)) {
+            // SAFETY: the program's own arguments.
+            return unsafe { cuMemAllocFromPoolAsync_ptsz::call(pointer, size, pool, stream) };
+        }
         let (part, _) = current();
         // SAFETY: the program's own arguments.
         let undo = || unsafe {

@@ -1,0 +1,95 @@
+//! Time: what share of the simulated timeline a tenant gets.
+//!
+//! Apart from the other suites and one test after the other, because what else the machine does shows in real time.
+#![allow(unsafe_code, reason = "the memory in which use is counted is mapped")]
+
+#[allow(dead_code, reason = "the other suites need more of it")]
+#[path = "../trial/stage.rs"]
+mod stage;
+
+use crate::stage::{Running, Stage, finish, memory_limits};
+use carve_limiter_abi::Limits;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+fn share(percent: u32) -> Limits {
+    Limits { memory: 1 << 30, compute: percent * 100, ..memory_limits() }
+}
+
+/// Percent of the time that pieces of work of a millisecond took.
+fn percent(line: &str) -> f64 {
+    let words: Vec<f64> = line.split(' ').skip(1).map(|word| word.parse().unwrap()).collect();
+    words[0] * 1_000.0 / words[1] * 100.0
+}
+
+fn with_clock(stage: &Stage, steps: &[&str]) -> Command {
+    let mut command = stage.program("dlsym", steps);
+    command.env("CARVE_SIM_CUDA_CLOCK", stage.path().join("clock"));
+    command
+}
+
+/// Nobody else measures meanwhile.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Measures up to six times whether a tenant gets its share. A busy machine keeps it from work, so it may get less, but never more.
+fn gets(expected: f64, mut measure: impl FnMut() -> f64) {
+    let _alone = alone();
+    let mut found = Vec::new();
+    for _ in 0..6 {
+        let percent = measure();
+        assert!(percent <= expected + 3.0, "{percent} % instead of {expected} %");
+        found.push(percent);
+        if percent >= expected - 3.0 {
+            return;
+        }
+    }
+    panic!("{expected} % were expected: {found:?}");
+}
+
+#[test]
+fn a_tenant_gets_its_share_and_no_more() {
+    gets(25.0, || {
+        let stage = Stage::new(share(25));
+        let lines = finish(with_clock(&stage, &["open", "saturate:2000:1000000"]));
+        assert!(stage.region().usage().throttled > 0);
+        percent(&lines[1])
+    });
+}
+
+#[test]
+fn who_has_all_is_not_held_back() {
+    let _alone = alone();
+    let stage = Stage::new(share(100));
+    finish(with_clock(&stage, &["open", "saturate:300:1000000"]));
+    assert_eq!(stage.region().usage().throttled, 0);
+}
+
+#[test]
+fn graphs_count_and_captures_contain_only_what_the_program_captured() {
+    gets(25.0, || {
+        let stage = Stage::new(share(25));
+        let steps = ["open", "saturate:100:1000000", "capture:5:1000000", "graphs:2000"];
+        let lines = finish(with_clock(&stage, &steps));
+        assert_eq!(lines[2], "capture 5 0");
+        percent(&lines[3]) * 5.0
+    });
+}
+
+#[test]
+fn processes_of_one_container_share_its_time() {
+    gets(50.0, || {
+        let stage = Stage::new(share(50));
+        let steps = ["open", "pause", "saturate:2000:1000000"];
+        let mut all: Vec<Running> = (0..2).map(|_| Running::start(with_clock(&stage, &steps))).collect();
+        for one in &mut all {
+            one.until_pause();
+        }
+        for one in &mut all {
+            one.go();
+        }
+        all.into_iter().map(|one| percent(&one.end()[0])).sum()
+    });
+}
