@@ -401,6 +401,10 @@ pub(crate) fn enter(stream: usize, kind: impl FnOnce() -> Kind) -> Result<Option
         sleep_until(when.min(time + 20_000_000));
         work = process.work.take();
         time = now();
+        // Whoever waits still wants to work; its time is not to be lent to others.
+        if let Some(slot) = slot {
+            slot.wanted.store(time, Ordering::Relaxed);
+        }
     };
     // Whoever waited trusted an estimate that the GPU has enough to do meanwhile.
     let busy = if time == came { region.head.busy.load(Ordering::Relaxed) } else { 0 };

@@ -1,0 +1,19 @@
+//! The other side of the limiter: shares that are left for processes, what they use, and whose turn it is.
+//!
+//! ```text
+//!   Share::create ──▶ limits/<part>/<name>   read by the limiter, which is loaded into every process of the share
+//!        │            usage/<part>/<name>    written by it
+//!        ▼
+//!   Keeper::look ──▶ arbiter::plan ──▶ Turn for each share, said again before it is too old to count
+//! ```
+//!
+//! [`arbiter`] decides and is pure; [`Keeper`] reads, asks it and says what it answered, and its caller sleeps in between.
+
+pub mod arbiter;
+mod keeper;
+mod memory;
+mod share;
+
+pub use carve_limiter_abi::{Limits, Turn, Usage};
+pub use keeper::{Keeper, monotonic};
+pub use share::{Counters, Share, ShareError};
