@@ -10,7 +10,7 @@ use crate::args::MachineArgs;
 use crate::failure::{Failure, Outcome};
 use crate::machine;
 use args::{Mechanism, RunArgs};
-use carve_limiter_host::{Counters, Entry, Limits, RunError, Runs};
+use carve_limiter_host::{Counters, Limits, RunError, Runs};
 use choice::{Part, bytes, percent};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
@@ -37,7 +37,7 @@ pub(crate) fn run(machine: &MachineArgs, args: &RunArgs) -> Outcome {
         Some(library) => {
             let runs = Runs::open(&place::root(args)?).map_err(|error| Failure::of(&error))?;
             let entry = runs.enter().map_err(|error| Failure::of(&error))?;
-            let (part, limits) = choose(&parts, args, |uuid| taken(&entry, uuid))?;
+            let (part, limits) = choose(&parts, args, |uuid| entry.taken(uuid))?;
             let run = entry.take(&library, &part.uuid, &limits).map_err(|error| Failure::of(&error))?;
             start_line(args, "the limiter", &part, &limits);
             let environment = [
@@ -68,10 +68,6 @@ pub(crate) fn run(machine: &MachineArgs, args: &RunArgs) -> Outcome {
         }
     };
     code(status)
-}
-
-fn taken(entry: &Entry<'_>, uuid: &str) -> Result<Vec<Limits>, RunError> {
-    entry.taken(uuid)
 }
 
 /// Whether MPS holds the share.
@@ -123,13 +119,13 @@ fn start_line(args: &RunArgs, mechanism: &str, part: &Part, limits: &Limits) {
     if args.quiet {
         return;
     }
-    let time = match limits.compute {
-        0 => "all the time it gets".to_owned(),
-        compute => format!("{} of the time", percent(compute)),
+    let time = match (limits.compute, limits.burst) {
+        (0, _) => "no limit on time".to_owned(),
+        (compute, false) => format!("{} of the time", percent(compute)),
+        (compute, true) => format!("{} of the time (more while others are idle)", percent(compute)),
     };
-    let more = if limits.burst { ", more while others are idle" } else { "" };
-    let (title, uuid) = (&part.title, &part.uuid);
-    eprintln!("carve: {mechanism} holds it to {} and {time}{more} of {title} ({uuid})", bytes(limits.memory));
+    let (title, uuid, memory) = (&part.title, &part.uuid, bytes(limits.memory));
+    eprintln!("carve: {memory} of memory and {time} on {title} ({uuid}), held by {mechanism}");
 }
 
 /// What was used, in one line.
@@ -139,14 +135,20 @@ fn summary(counters: &Counters, limits: &Limits, peak: u64, elapsed: Duration) -
     } else {
         let share = counters.gpu_time.as_secs_f64() / elapsed.as_secs_f64().max(0.001) * 100.0;
         let (busy, all) = (counters.gpu_time.as_secs_f64(), elapsed.as_secs_f64());
-        format!("GPU time {busy:.1} s in {all:.1} s ({share:.1} % of {}), ", percent(limits.compute))
+        format!(
+            "GPU time {busy:.1} s of {all:.1} s ({share:.1} %, its share is {}), ",
+            percent(limits.compute)
+        )
     };
-    let refused = match counters.denials {
-        0 => "never refused".to_owned(),
-        1 => "refused once".to_owned(),
-        times => format!("refused {times} times"),
+    let denials = match counters.denials {
+        0 => "memory never refused".to_owned(),
+        1 => "memory refused once".to_owned(),
+        times => format!("memory refused {times} times"),
     };
-    format!("{time}peak memory {} of {}, {refused}", bytes(peak), bytes(limits.memory))
+    let trouble = counters.trouble.map_or_else(String::new, |number| {
+        format!("; the limiter had trouble {number} and may not have held it")
+    });
+    format!("{time}peak memory {} of {}, {denials}{trouble}", bytes(peak), bytes(limits.memory))
 }
 
 /// As the command ended, in the way of shells.
