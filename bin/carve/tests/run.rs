@@ -102,3 +102,25 @@ fn what_one_has_another_does_not_get() {
     assert_eq!(machine.folders(), 0);
     assert!(machine.run(&["-q", "--memory", "60Gi", "--", "true"]).status().expect("an answer").success());
 }
+
+#[test]
+fn a_client_of_mps_is_told_its_share() {
+    let place = tempfile::tempdir().expect("a folder");
+    let control = place.path().join("nvidia-cuda-mps-control");
+    std::fs::write(&control, "#!/bin/sh\nread word; test \"$word\" = get_server_list\n").expect("a program");
+    std::fs::set_permissions(&control, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
+    let path = format!("{}:/usr/bin:/bin", place.path().display());
+    let answered = |words: &[&str]| {
+        let mut command = Command::new(CARVE);
+        command.args(["--machine", "h200", "run", "--memory", "8Gi", "--compute", "12.5"]).args(words);
+        command.args(["--", "sh", "-c", "env | grep ^CUDA_MPS_[AP].*[TE]="]);
+        command.env("PATH", &path).env("CUDA_MPS_PIPE_DIRECTORY", place.path());
+        text(&command.env("CARVE_STATE_DIR", place.path()).output().expect("an answer"))
+    };
+    for words in [["--mechanism", "mps"], ["--mechanism", "auto"]] {
+        let (data, talk) = answered(&words);
+        assert!(data.contains("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8192M\n"), "{data}{talk}");
+        assert!(data.contains("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=12.5\n"), "{data}{talk}");
+        assert!(talk.contains("held by MPS"), "{talk}");
+    }
+}
