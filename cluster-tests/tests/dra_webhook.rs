@@ -23,7 +23,7 @@ impl<'a> Webhook<'a> {
             "--driver-name=gpu.carve.dev",
             "--driver-name=gpu.nvidia.com",
         ];
-        let bundle = namespace.serve_tls("carve-webhook", &cluster.carve_image(), &arguments);
+        let bundle = namespace.serve_tls("carve-webhook", cluster.carve_image(), &arguments);
         let configuration = format!("carve-{}", namespace.name());
         let webhook = Webhook { cluster, configuration };
         namespace.apply(&format!(

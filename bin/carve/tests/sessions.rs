@@ -55,6 +55,11 @@ fn dra() {
 }
 
 #[test]
+fn run() {
+    session("run.txt");
+}
+
+#[test]
 fn simulate() {
     session("simulate.txt");
 }
@@ -77,6 +82,7 @@ fn every_session_is_played() {
         "mig-refusals.txt",
         "plan-refusals.txt",
         "plan.txt",
+        "run.txt",
         "simulate.txt",
         "validate.txt",
     ];

@@ -2,6 +2,7 @@
 
 use crate::agent::args::AgentArgs;
 use crate::plan::args::PlanArgs as FleetPlanArgs;
+use crate::run::args::RunArgs;
 use crate::simulate::args::SimulateArgs;
 use crate::webhook::WebhookArgs;
 use carve_gpu_model::ProfileName;
@@ -43,6 +44,8 @@ pub(crate) enum Verb {
     Mig(MigVerb),
     /// Show where the pods of manifests would land on given machines, and what that costs
     Plan(FleetPlanArgs),
+    /// Run a command with a share of a GPU, on this machine and without Kubernetes
+    Run(RunArgs),
     /// Check configuration files of the device plugin and of mig-parted
     Validate(ValidateArgs),
     /// Print what dynamic resource allocation needs beside the agent

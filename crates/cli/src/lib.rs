@@ -15,6 +15,7 @@ mod output;
 mod picture;
 mod plan;
 mod print;
+mod run;
 mod simulate;
 mod table;
 mod validate;
@@ -48,6 +49,7 @@ fn answer(cli: &Cli) -> Outcome {
         Verb::Mig(verb) => mig::mig(&cli.machine, verb),
         Verb::Plan(args) => plan::answer(args),
         Verb::Validate(args) => validate::validate(args),
+        Verb::Run(args) => run::run(&cli.machine, args),
         Verb::Dra(verb) => dra::dra(verb),
         Verb::Agent(args) => agent::agent(&cli.machine, args),
         Verb::Simulate(args) => simulate::simulate(args),

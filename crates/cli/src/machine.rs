@@ -54,6 +54,20 @@ pub(crate) fn open(args: &MachineArgs) -> Result<Chosen, Failure> {
     }
 }
 
+/// Opens the machine for programs that are started on it: they use what is here, so nothing is simulated unless that was asked for.
+pub(crate) fn open_for_programs(args: &MachineArgs) -> Result<Chosen, Failure> {
+    if args.machine.is_some() || args.nvml.is_some() {
+        return open(args);
+    }
+    let library = mounted_library();
+    real(args, None)
+        .or_else(|error| match (&error, &library) {
+            (OpenError::LibraryNotFound { .. }, Some(library)) => real(args, Some(library)),
+            _ => Err(error),
+        })
+        .map_err(|error| not_usable(&error))
+}
+
 /// Opens the machine for the agent, which runs unattended: nothing is simulated unless that was asked for.
 pub(crate) fn open_for_agent(
     args: &MachineArgs,

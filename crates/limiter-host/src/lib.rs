@@ -7,13 +7,16 @@
 //!   Keeper::look ──▶ arbiter::plan ──▶ Turn for each share, said again before it is too old to count
 //! ```
 //!
-//! [`arbiter`] decides and is pure; [`Keeper`] reads, asks it and says what it answered, and its caller sleeps in between.
+//! [`arbiter`] decides and is pure; [`Keeper`] reads, asks it and says what it answered, and its caller sleeps in between. [`Runs`] are
+//! commands on a machine without an agent, which find each other in a folder.
 
 pub mod arbiter;
 mod keeper;
 mod memory;
+mod runs;
 mod share;
 
 pub use carve_limiter_abi::{Limits, Turn, Usage};
 pub use keeper::{Keeper, monotonic};
+pub use runs::{Arbiter, Entry, LIBRARY, Run, RunError, Runs};
 pub use share::{Counters, Share, ShareError};

@@ -1,0 +1,126 @@
+//! `carve run` on a simulated GPU: a CUDA program sees its share, another finds less left, and nothing stays behind.
+
+#[path = "../../../crates/nvml-sim/tests/support/built.rs"]
+mod built;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const CARVE: &str = env!("CARGO_BIN_EXE_carve");
+
+/// The limiter, or `None` (with a line on stderr) where it was not built; under `CI=true` that is a failure.
+fn limiter() -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/limiter/release/libcarve_limiter.so");
+    if path.exists() {
+        return Some(path);
+    }
+    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "the limiter is not built, and CI must not skip");
+    eprintln!("SKIPPED: the limiter is not built; cargo xtask limiter does");
+    None
+}
+
+/// A machine with one simulated H200, and the folder of commands.
+struct Machine {
+    folder: TempDir,
+    limiter: PathBuf,
+}
+
+impl Machine {
+    fn new() -> Option<Self> {
+        let limiter = limiter()?;
+        let folder = tempfile::tempdir().expect("a folder");
+        let cuda = built::package("carve-cuda-sim").join("libcarve_cuda_sim.so");
+        for (library, name) in [(built::library(), "libnvidia-ml.so.1"), (cuda, "libcuda.so.1")] {
+            std::fs::copy(library, folder.path().join(name)).expect("a library");
+        }
+        Some(Machine { folder, limiter })
+    }
+
+    fn run(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(CARVE);
+        command.arg("run").args(["--mechanism", "limiter"]).args(words);
+        command.env("LD_LIBRARY_PATH", self.folder.path()).env("CARVE_SIM_MACHINE", "h200");
+        command.env("CARVE_SIM_STATE", self.folder.path().join("machine.json"));
+        command.env("CARVE_LIMITER", &self.limiter).env("CARVE_RUN_DIR", self.folder.path().join("run"));
+        command
+    }
+
+    fn folders(&self) -> usize {
+        let entries = std::fs::read_dir(self.folder.path().join("run"));
+        entries.map_or(0, |all| all.filter_map(Result::ok).filter(|entry| entry.path().is_dir()).count())
+    }
+}
+
+fn text(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn a_program_sees_its_share_and_carve_ends_as_it_does() {
+    let Some(machine) = Machine::new() else { return };
+    let output =
+        machine.run(&["--memory", "64Mi", "--", CARVE, "cuda-probe", "look"]).output().expect("an answer");
+    let (data, talk) = text(&output);
+    assert!(output.status.success(), "{talk}");
+    let seen: serde_json::Value = serde_json::from_str(&data).expect("one line of JSON");
+    assert_eq!(seen["answer"]["look"]["total"], 64 << 20, "{data}");
+    assert!(talk.contains("64 MiB of memory") && talk.contains("peak memory"), "{talk}");
+    // The probe adds vectors of four MiB, of which three do not fit.
+    let words = ["--quiet", "--memory", "8Mi", "--", CARVE, "cuda-probe", "vector-add"];
+    let (data, talk) = text(&machine.run(&words).output().expect("an answer"));
+    assert!(!data.contains("milliseconds"), "{data}{talk}");
+    let ended = machine.run(&["-q", "--", "sh", "-c", "exit 7"]).output().expect("an answer");
+    assert_eq!((ended.status.code(), text(&ended).1.as_str()), (Some(7), ""));
+    assert_eq!(machine.folders(), 0);
+}
+
+#[test]
+fn what_one_has_another_does_not_get() {
+    let Some(machine) = Machine::new() else { return };
+    let mut first = machine
+        .run(&["-q", "--memory", "100Gi", "--compute", "60", "--", "sleep", "1000"])
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("a command");
+    let begun = Instant::now();
+    while machine.folders() == 0 && begun.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let refused = machine.run(&["--memory", "60Gi", "--", "true"]).output().expect("an answer");
+    let (_, talk) = text(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{talk}");
+    assert!(talk.contains("GiB are left, and another command has the rest"), "{talk}");
+    let words = ["--memory", "60Gi", "--overcommit", "--", "true"];
+    assert!(machine.run(&words).output().expect("an answer").status.success());
+    // A signal reaches the command, and carve ends as it does.
+    let pid = rustix::process::Pid::from_child(&first);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a signal");
+    assert_eq!(first.wait().expect("its end").code(), Some(128 + 15));
+    assert_eq!(machine.folders(), 0);
+    assert!(machine.run(&["-q", "--memory", "60Gi", "--", "true"]).status().expect("an answer").success());
+}
+
+#[test]
+fn a_client_of_mps_is_told_its_share() {
+    let place = tempfile::tempdir().expect("a folder");
+    let control = place.path().join("nvidia-cuda-mps-control");
+    std::fs::write(&control, "#!/bin/sh\nread word; test \"$word\" = get_server_list\n").expect("a program");
+    std::fs::set_permissions(&control, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
+    let path = format!("{}:/usr/bin:/bin", place.path().display());
+    let answered = |words: &[&str]| {
+        let mut command = Command::new(CARVE);
+        command.args(["--machine", "h200", "run", "--memory", "8Gi", "--compute", "12.5"]).args(words);
+        command.args(["--", "sh", "-c", "env | grep ^CUDA_MPS_[AP].*[TE]="]);
+        command.env("PATH", &path).env("CUDA_MPS_PIPE_DIRECTORY", place.path());
+        text(&command.env("CARVE_STATE_DIR", place.path()).output().expect("an answer"))
+    };
+    for words in [["--mechanism", "mps"], ["--mechanism", "auto"]] {
+        let (data, talk) = answered(&words);
+        assert!(data.contains("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8192M\n"), "{data}{talk}");
+        assert!(data.contains("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=12.5\n"), "{data}{talk}");
+        assert!(talk.contains("held by MPS"), "{talk}");
+    }
+}

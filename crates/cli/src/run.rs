@@ -1,0 +1,161 @@
+//! `carve run`: a command with a share of a GPU, on one machine and without Kubernetes.
+
+pub(crate) mod args;
+mod child;
+mod choice;
+mod mps;
+mod place;
+
+use crate::args::MachineArgs;
+use crate::failure::{Failure, Outcome};
+use crate::machine;
+use args::{Mechanism, RunArgs};
+use carve_limiter_host::{Counters, Limits, RunError, Runs};
+use choice::{Part, bytes, percent};
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+/// How often to look at what is used, at least; what is held for a shorter time is not seen.
+const GLANCE: Duration = Duration::from_millis(50);
+
+/// Runs the command, and ends as it does.
+pub(crate) fn run(machine: &MachineArgs, args: &RunArgs) -> Outcome {
+    let over_mps = by_mps(args)?;
+    let library = if over_mps { None } else { Some(place::library(args)?) };
+    let chosen = machine::open_for_programs(machine)?;
+    let parts = choice::parts(&chosen, args.gpu.as_deref())?;
+    let status = match library {
+        None => {
+            let (part, limits) = choose(&parts, args, |_| Ok(Vec::new()))?;
+            start_line(args, "MPS", &part, &limits);
+            let mut environment = mps::environment(&limits);
+            environment.push(("CUDA_VISIBLE_DEVICES", part.uuid.into()));
+            child::run(&args.command, &environment, || Duration::from_secs(3_600))?
+        }
+        Some(library) => {
+            let runs = Runs::open(&place::root(args)?).map_err(|error| Failure::of(&error))?;
+            let entry = runs.enter().map_err(|error| Failure::of(&error))?;
+            let (part, limits) = choose(&parts, args, |uuid| entry.taken(uuid))?;
+            let run = entry.take(&library, &part.uuid, &limits).map_err(|error| Failure::of(&error))?;
+            start_line(args, "the limiter", &part, &limits);
+            let environment = [
+                ("LD_PRELOAD", preload(run.library().into_os_string())),
+                ("CUDA_VISIBLE_DEVICES", part.uuid.clone().into()),
+            ];
+            let (begun, mut peak, mut arbiter) = (Instant::now(), 0, runs.arbiter(&part.uuid));
+            let ended = child::run(&args.command, &environment, || {
+                peak = peak.max(run.share().counters().map_or(0, |counters| counters.memory));
+                arbiter.look().min(GLANCE)
+            });
+            let counters = run.share().counters().unwrap_or_default();
+            drop(arbiter);
+            let goes_on = run.end();
+            let status = ended?;
+            if !args.quiet {
+                eprintln!(
+                    "carve: {}",
+                    summary(&counters, &limits, peak.max(counters.memory), begun.elapsed())
+                );
+                if goes_on {
+                    eprintln!(
+                        "carve: the command left processes behind, which keep the share until they end"
+                    );
+                }
+            }
+            status
+        }
+    };
+    code(status)
+}
+
+/// Whether MPS holds the share.
+fn by_mps(args: &RunArgs) -> Result<bool, Failure> {
+    match args.mechanism {
+        Mechanism::Limiter => Ok(false),
+        // MPS lends nothing.
+        Mechanism::Auto => Ok(!args.burst && mps::ask().is_ok()),
+        Mechanism::Mps if args.burst => Err(Failure::new("MPS lends no time, so --burst means nothing to it")
+            .hint("leave --burst away, or take --mechanism limiter")),
+        Mechanism::Mps => match mps::ask() {
+            Ok(()) => Ok(true),
+            Err(reason) => Err(Failure::new(reason).hint(
+                "start one with nvidia-cuda-mps-control -d, name its folder in CUDA_MPS_PIPE_DIRECTORY, or take --mechanism limiter",
+            )),
+        },
+    }
+}
+
+/// The first part with room, or why none has.
+fn choose(
+    parts: &[Part],
+    args: &RunArgs,
+    taken: impl Fn(&str) -> Result<Vec<Limits>, RunError>,
+) -> Result<(Part, Limits), Failure> {
+    let mut refusals = Vec::new();
+    for part in parts {
+        let taken = taken(&part.uuid).map_err(|error| Failure::of(&error))?;
+        match choice::fit(part, &taken, args) {
+            Ok(limits) => return Ok((part.clone(), limits)),
+            Err(refusal) => refusals.push(refusal),
+        }
+    }
+    Err(Failure::new(refusals.join("\n"))
+        .hint("ask for less, wait until another command ends, or go ahead with --overcommit"))
+}
+
+/// Before whatever else is loaded, so that it sees the program's calls first.
+fn preload(library: OsString) -> OsString {
+    let mut all = library;
+    if let Some(there) = std::env::var_os("LD_PRELOAD").filter(|there| !there.is_empty()) {
+        all.push(":");
+        all.push(there);
+    }
+    all
+}
+
+fn start_line(args: &RunArgs, mechanism: &str, part: &Part, limits: &Limits) {
+    if args.quiet {
+        return;
+    }
+    let time = match (limits.compute, limits.burst) {
+        (0, _) => "no limit on time".to_owned(),
+        (compute, false) => format!("{} of the time", percent(compute)),
+        (compute, true) => format!("{} of the time (more while others are idle)", percent(compute)),
+    };
+    let (title, uuid, memory) = (&part.title, &part.uuid, bytes(limits.memory));
+    eprintln!("carve: {memory} of memory and {time} on {title} ({uuid}), held by {mechanism}");
+}
+
+/// What was used, in one line.
+fn summary(counters: &Counters, limits: &Limits, peak: u64, elapsed: Duration) -> String {
+    let time = if limits.compute == 0 {
+        String::new()
+    } else {
+        let share = counters.gpu_time.as_secs_f64() / elapsed.as_secs_f64().max(0.001) * 100.0;
+        let (busy, all) = (counters.gpu_time.as_secs_f64(), elapsed.as_secs_f64());
+        format!(
+            "GPU time {busy:.1} s of {all:.1} s ({share:.1} %, its share is {}), ",
+            percent(limits.compute)
+        )
+    };
+    let denials = match counters.denials {
+        0 => "memory never refused".to_owned(),
+        1 => "memory refused once".to_owned(),
+        times => format!("memory refused {times} times"),
+    };
+    let trouble = counters.trouble.map_or_else(String::new, |number| {
+        format!("; the limiter had trouble {number} and may not have held it")
+    });
+    format!("{time}peak memory {} of {}, {denials}{trouble}", bytes(peak), bytes(limits.memory))
+}
+
+/// As the command ended, in the way of shells.
+fn code(status: ExitStatus) -> Outcome {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    match u8::try_from(code).unwrap_or(1) {
+        0 => Ok(()),
+        code => Err(Failure { code, ..Failure::silent() }),
+    }
+}
