@@ -193,53 +193,6 @@ fn ours(cluster: &Cluster, node: &GpuNode, namespace: &Namespace, binary: &Path)
     ];
     let agent = node.agent_as_process(namespace, binary, &environment);
     let labelled = || !namespace.get(&["nodefeature", "nvidia-features-for-node0"]).is_null();
-    cluster.until_or("gpu-feature-discovery has told the cluster", PATIENCE, labelled, || labels.heard());
-    work(cluster, namespace, &mut figures);
-    for program in [Program::DevicePlugin, Program::FeatureDiscovery] {
-        let path = incumbents.path(program);
-        weigh(cluster, &path.display().to_string(), &path, &mut figures);
-    }
-    drop(plugin);
-    let config = node.files("by-turns").join("config.yaml");
-    std::fs::write(&config, BY_TURNS).expect("a file of the test");
-    let config = config.display().to_string();
-    let environment = [("PASS_DEVICE_SPECS", "true"), ("CONFIG_FILE", config.as_str())];
-    let _plugin = node.start_incumbent(incumbents, Program::DevicePlugin, &environment);
-    figures.long = ask_often(cluster, namespace);
-    figures
-}
-
-/// The agent with all its jobs, started as NVIDIA's programs are: as a process beside kubelet. In a container it would have
-/// the smallest share of the processors and they would not.
-fn ours(cluster: &Cluster, node: &GpuNode, namespace: &Namespace, binary: &Path) -> Figures {
-    let mut figures = Figures::default();
-    let sharing = |config: &str| {
-        let data = serde_json::json!({"all": config});
-        let map = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "sharing"}, "data": data});
-        namespace.apply(&map.to_string());
-    };
-    sharing("version: v1");
-    let text = |path: PathBuf| path.display().to_string();
-    let (root, program) = (text(node.root()), binary.display().to_string());
-    let environment = [
-        ("NODE_NAME", "node0".to_owned()),
-        ("NAMESPACE", namespace.name().to_owned()),
-        ("KUBECONFIG", cluster.kubeconfig()),
-        ("CARVE_CONFIG_MAP", format!("{}/sharing", namespace.name())),
-        ("PASS_DEVICE_SPECS", "true".to_owned()),
-        ("DEVICE_LIST_STRATEGY", "envvar".to_owned()),
-        ("NVIDIA_DRIVER_ROOT", root.clone()),
-        ("NVIDIA_DEV_ROOT", root.clone()),
-        ("DRIVER_ROOT_CTR_PATH", root),
-        ("CONTAINERD_CONFIG", text(cluster.containerd_config())),
-        ("CARVE_SIM_STATE", text(node.state())),
-        ("CARVE_STATE_DIR", text(node.files("state"))),
-        ("CARVE_LISTEN", "127.0.0.1:9411".to_owned()),
-    ];
-    let environment: Vec<(&str, &str)> =
-        environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    let agent = cluster.background(&[&program, "agent"], &environment);
-    let labelled = || !namespace.get(&["nodefeature", "nvidia-features-for-node0"]).is_null();
     cluster.until_or("the agent has told the cluster", PATIENCE, labelled, || agent.heard());
     work(cluster, namespace, &mut figures);
     weigh(cluster, &format!("{} agent", binary.display()), binary, &mut figures);

@@ -456,8 +456,11 @@ impl Preparer {
             if self.settings.places.limiter.is_some() {
                 let path = self.limits_here(&self.settings.places.preload());
                 let text = Places::preload_text();
-                write_if_new(&path, text.as_bytes())
-                    .map_err(|source| PrepareError::Limits { claim: record.title(), path, source })?;
+                write_if_new(&path, text.as_bytes()).map_err(|source| PrepareError::Limits {
+                    claim: record.title(),
+                    path,
+                    source,
+                })?;
             }
         }
         Ok(())
