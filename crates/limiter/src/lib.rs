@@ -8,11 +8,13 @@
 #![allow(unsafe_code, reason = "it stands in for C functions of the driver")]
 #![cfg_attr(not(carve_export), allow(dead_code, reason = "only the shared object exports the hooks"))]
 
+mod capture;
 mod clock;
 mod costs;
 mod door;
 mod driver;
 mod elf;
+mod events;
 mod files;
 mod hooks;
 mod lock;

@@ -6,13 +6,12 @@
 //! one by one, or its length where that is less, because pieces ran side by side. No thread of ours runs: whoever launches next looks at
 //! what has ended.
 
+use crate::capture::{Relaxed, is_captured};
 use crate::clock::{nap, now, sleep_until};
 use crate::costs::{Costs, Kind};
-use crate::driver::own::{
-    cuCtxGetCurrent, cuCtxGetDevice, cuEventCreate, cuEventElapsedTime, cuEventQuery, cuEventRecord,
-    cuStreamIsCapturing, cuStreamQuery, cuThreadExchangeStreamCaptureMode,
-};
+use crate::driver::own::{cuCtxGetCurrent, cuCtxGetDevice, cuEventCreate, cuStreamQuery};
 use crate::driver::{Code, NOT_PERMITTED, NOT_READY, SUCCESS};
+use crate::events::{between, has_ended, record};
 use crate::lock::Taken;
 use crate::process::{Process, process};
 use carve_limiter_abi::{Pace, Rate, Region, Slot, Turn, Verdict};
@@ -123,24 +122,6 @@ pub(crate) struct Ticket {
     context: usize,
     stream: usize,
     sample: Option<usize>,
-}
-
-fn record(event: usize, stream: usize) -> bool {
-    // SAFETY: an event of ours, in a stream that the program is about to use.
-    unsafe { cuEventRecord::call(event, stream) == SUCCESS }
-}
-
-fn has_ended(event: usize) -> bool {
-    // SAFETY: an event of ours. Whatever is wrong with it, waiting for it would not help.
-    unsafe { cuEventQuery::call(event) != NOT_READY }
-}
-
-/// Nanoseconds of the GPU between two events.
-fn between(from: usize, to: usize) -> Option<u64> {
-    let mut milliseconds = 0f32;
-    // SAFETY: two events of ours that were recorded.
-    let told = unsafe { cuEventElapsedTime::call(&mut milliseconds, from, to) };
-    (told == SUCCESS && milliseconds >= 0.0).then(|| (f64::from(milliseconds) * 1e6) as u64)
 }
 
 impl Context {
@@ -263,7 +244,7 @@ impl Work {
     }
 
     /// Looks at what has ended, learns from it and charges it.
-    fn collect(&mut self, number: usize, pace: &Pace<'_>, region: &Region, slot: Option<&Slot>) {
+    fn collect(&mut self, number: usize, pace: Option<&Pace<'_>>, region: &Region, slot: Option<&Slot>) {
         let Work { contexts, costs, nothing, gaps } = self;
         let context = &mut contexts[number];
         for place in 0..SAMPLES {
@@ -286,7 +267,9 @@ impl Work {
                 let behind = now().saturating_add(context.started.wrapping_sub(sample.started));
                 region.head.busy.fetch_min(behind, Ordering::Relaxed);
                 costs.learn(sample.kind, took);
-                pace.correct(sample.charged, took);
+                if let Some(pace) = pace {
+                    pace.correct(sample.charged, took);
+                }
                 let burst = match context.open.number == sample.burst {
                     true => Some(&mut context.open),
                     false => context.ended.iter_mut().find(|ended| ended.number == sample.burst),
@@ -320,7 +303,9 @@ impl Work {
                 Some(whole) if !burst.crowded => whole.min(burst.charged),
                 _ => burst.charged,
             };
-            pace.correct(burst.charged, took);
+            if let Some(pace) = pace {
+                pace.correct(burst.charged, took);
+            }
             if let Some(slot) = slot {
                 slot.busy.fetch_add(took, Ordering::Relaxed);
             }
@@ -356,12 +341,17 @@ pub(crate) fn enter(stream: usize, kind: impl FnOnce() -> Kind) -> Result<Option
     let mut time = came;
     let (pace, rate) = loop {
         let Some((rate, turns)) = part.rate(time) else {
+            // The limit is lifted; what is used counts all the same.
+            if time >= work.contexts[number].look {
+                work.collect(number, None, region, slot);
+                work.contexts[number].look = time + LOOK;
+            }
             break (Pace::new(&region.head.paid, Rate::ALL), Rate::ALL);
         };
         let period = turns.iter().map(|turn| turn.period).max().unwrap_or(0);
         let pace = Pace::new(&region.head.paid, rate).in_turns(period);
         if time >= work.contexts[number].look {
-            work.collect(number, &pace, region, slot);
+            work.collect(number, Some(&pace), region, slot);
             work.contexts[number].look = time + LOOK;
         }
         let waited = time.saturating_sub(came);
@@ -562,34 +552,4 @@ pub(crate) fn forget_stream(stream: usize) {
     }
 }
 
-pub(crate) fn is_captured(stream: usize) -> bool {
-    let mut status = 0;
-    // SAFETY: the driver writes one number.
-    let told = unsafe { cuStreamIsCapturing::call(stream, &mut status) };
-    // One that can not be asked is the old default stream while another is captured: nothing runs there then.
-    told != SUCCESS || status != 0
-}
-
-/// While a stream is captured the driver refuses calls such as ours unless the thread says that it knows what it does.
-struct Relaxed(Option<i32>);
-
-impl Relaxed {
-    fn enter(process: &Process) -> Self {
-        if process.captures.load(Ordering::Relaxed) == 0 {
-            return Relaxed(None);
-        }
-        let mut mode = 2;
-        // SAFETY: the driver reads and writes one number.
-        let told = unsafe { cuThreadExchangeStreamCaptureMode::call(&mut mode) };
-        Relaxed((told == SUCCESS).then_some(mode))
-    }
-}
-
-impl Drop for Relaxed {
-    fn drop(&mut self) {
-        if let Some(mut mode) = self.0 {
-            // SAFETY: as above.
-            unsafe { cuThreadExchangeStreamCaptureMode::call(&mut mode) };
-        }
-    }
-}
+pub(crate)
