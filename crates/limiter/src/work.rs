@@ -551,5 +551,3 @@ pub(crate) fn forget_stream(stream: usize) {
         }
     }
 }
-
-pub(crate)
