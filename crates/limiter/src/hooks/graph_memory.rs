@@ -2,7 +2,7 @@
 //!
 //! So it is counted right after the launch that took it, and a container that has too much then starts no such graph until memory came back.
 
-use crate::capture::is_captured;
+use crate::capture;
 use crate::driver::own::{cuCtxGetDevice, cuDeviceGetGraphMemAttribute};
 use crate::driver::{CUDA, Code, OUT_OF_MEMORY, SUCCESS, hooks};
 use crate::process::{Part, Process, process};
@@ -23,7 +23,7 @@ fn note() {
 /// Whether an allocation in this stream only becomes part of a graph.
 pub(crate) fn is_captured(stream: usize) -> bool {
     let captured = process().is_some_and(|process| {
-        process.is_limited() && process.captures.load(Ordering::Relaxed) > 0 && is_captured(stream)
+        process.is_limited() && process.captures.load(Ordering::Relaxed) > 0 && capture::is_captured(stream)
     });
     if captured {
         note();
