@@ -54,7 +54,7 @@ class Container:
     def counters(self):
         data = self.usage.read_bytes()
         reached = struct.unpack_from("<I", data, 12)[0]
-        names = ("owner", "namespace", "held", "asked", "denials", "busy", "throttled", "launches", "wanted", "longest", "trouble", "beside")
+        names = ("owner", "namespace", "held", "asked", "denials", "busy", "throttled", "launches", "wanted", "longest", "trouble", "nothing")
         slots = [struct.unpack_from("<12Q", data, 64 + 128 * slot) for slot in range(reached)]
         return {name: sum(slot[at] for slot in slots) for at, name in enumerate(names) if at > 1}
 

@@ -3,7 +3,7 @@
 //! Every process has a slot. What it holds stands in its slot alone, so whoever dies takes nothing with it that another would have to put
 //! right: a slot whose owner is dead no longer counts.
 
-use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Where a container finds the memory for its use: a folder for each part, in it a file for each share.
 pub const USAGE_FOLDER: &str = "/run/carve/usage";
@@ -96,8 +96,8 @@ pub struct Slot {
     pub longest: AtomicU64,
     /// What keeps the limiter from doing its work, as a number of its own; zero where nothing does.
     pub trouble: AtomicU64,
-    /// Bytes taken beside the limits because the process had them already.
-    pub beside: AtomicI64,
+    /// Nanoseconds that two events of the driver show which have nothing between them, as this process found.
+    pub nothing: AtomicU64,
     spare: [AtomicU64; 4],
 }
 
@@ -196,7 +196,8 @@ impl Region {
             if found == 0 || slot.namespace.load(Ordering::Relaxed) != namespace || host.lives(Owner(found)) {
                 continue;
             }
-            let held = slot.held.load(Ordering::Relaxed) + slot.asked.load(Ordering::Relaxed);
+            // A container can write anything here.
+            let held = slot.held.load(Ordering::Relaxed).saturating_add(slot.asked.load(Ordering::Relaxed));
             let gone = slot.owner.compare_exchange(found, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok();
             freed |= gone && held > 0;
         }

@@ -1,6 +1,6 @@
 //! How long pieces of work take, learnt from those that were measured.
 
-use rustix::mm::{MapFlags, ProtFlags};
+use crate::pages::fresh;
 
 /// How many kinds of work are told apart; a power of two.
 const KINDS: usize = 8_192;
@@ -45,16 +45,7 @@ impl Costs {
     fn place(&mut self, kind: Kind) -> Option<&mut Cost> {
         if self.all.is_null() {
             let size = KINDS * size_of::<Cost>();
-            // SAFETY: new memory, which nobody has yet.
-            let new = unsafe {
-                rustix::mm::mmap_anonymous(
-                    core::ptr::null_mut(),
-                    size,
-                    ProtFlags::READ | ProtFlags::WRITE,
-                    MapFlags::PRIVATE,
-                )
-            };
-            self.all = new.ok()?.cast();
+            self.all = fresh(size)?.cast();
         }
         // SAFETY: that many were mapped.
         let all = unsafe { core::slice::from_raw_parts_mut(self.all, KINDS) };

@@ -19,6 +19,7 @@ mod files;
 mod hooks;
 mod lock;
 mod memory;
+mod pages;
 mod process;
 mod work;
 

@@ -3,8 +3,8 @@
 //! Memory is counted as the driver takes it, in blocks of 2 MiB. Small allocations share blocks, so a block counts once for all of them.
 
 use crate::driver::{Code, OUT_OF_MEMORY, SUCCESS};
+use crate::pages::fresh;
 use crate::process::{Linux, Part, Process, process};
-use rustix::mm::{MapFlags, ProtFlags};
 
 /// What the driver takes memory in.
 pub(crate) const BLOCK: u64 = 2 << 20;
@@ -73,17 +73,9 @@ impl Ledger {
     fn grow(&mut self) -> Option<()> {
         let room = (self.room * 2).max(1_024);
         let size = room * size_of::<Entry>();
-        // SAFETY: new memory, which nobody has yet.
-        let new = unsafe {
-            rustix::mm::mmap_anonymous(
-                core::ptr::null_mut(),
-                size,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE,
-            )
-        };
+        let new = fresh(size)?;
         let (old, before) = (self.entries, self.room);
-        (self.entries, self.room, self.used) = (new.ok()?.cast(), room, 0);
+        (self.entries, self.room, self.used) = (new.cast(), room, 0);
         if before > 0 {
             // SAFETY: that many entries were mapped there.
             let all = unsafe { core::slice::from_raw_parts(old, before) };

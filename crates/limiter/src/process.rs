@@ -4,11 +4,12 @@
 
 use crate::lock::Lock;
 use crate::memory::Ledger;
+use crate::pages::fresh;
 use crate::work::Work;
 use crate::{elf, files};
 use carve_limiter_abi::{Host, Limits, Owner, Rate, Region, Turn, TurnCell};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::Advice;
 
 /// Parts that one container can have.
 pub(crate) const PARTS: usize = 16;
@@ -80,16 +81,7 @@ pub(crate) fn process() -> Option<&'static Process> {
 
 /// Memory for the process, emptied by the kernel in a child.
 fn map() -> Option<*mut Process> {
-    // SAFETY: new memory, which nobody has yet.
-    let new = unsafe {
-        rustix::mm::mmap_anonymous(
-            core::ptr::null_mut(),
-            size_of::<Process>(),
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::PRIVATE,
-        )
-    };
-    let new = new.ok()?;
+    let new = fresh(size_of::<Process>())?;
     // SAFETY: the memory is ours. A kernel that does not know this lets a child go on with its parent's slot.
     let _ = unsafe { rustix::mm::madvise(new, size_of::<Process>(), Advice::LinuxWipeOnFork) };
     let new = new.cast::<Process>();

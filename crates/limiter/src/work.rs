@@ -278,7 +278,7 @@ impl Work {
                     burst.charged = (burst.charged + took).saturating_sub(sample.charged);
                 }
                 if let Some(slot) = slot {
-                    slot.beside.store(*nothing as i64, Ordering::Relaxed);
+                    slot.nothing.store(*nothing, Ordering::Relaxed);
                     let longest = slot.longest.load(Ordering::Relaxed);
                     // It is forgotten slowly, so that what counts is what ran of late.
                     slot.longest.store(took.max(longest - longest / 64), Ordering::Relaxed);
