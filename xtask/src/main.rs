@@ -22,7 +22,7 @@ usage: cargo xtask TASK
   incumbents   build NVIDIA's programs, and the oracle made of their packages, into the cache
   cuda-symbols compare the table of CUDA functions with NVIDIA's headers, and name what either lacks
   limiter      build the shared object that limits processes, and say where it is
-  lab VERB     a real Kubernetes: up [--kubernetes 1.36|1.35] [--nodes N], fleet N, down, status, exec CMD…, kubeconfig, logs [COMPONENT],
+  lab VERB     a real Kubernetes: up [--kubernetes 1.36|1.35] [--nodes N] [--feature-gates A=true,…], fleet N, down, status, exec CMD…, kubeconfig, logs [COMPONENT],
                figures (what the agent costs beside NVIDIA's programs)
   fuzz [RUNS]  run every fuzz target for a number of cases (50000 unless told)
 ";

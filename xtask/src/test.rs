@@ -44,7 +44,11 @@ pub(crate) fn test() -> Result<()> {
     })?;
     // The conformance suites run the binary and the simulated driver, which `cargo test` alone does not build.
     step("build", &mut || run(cargo().args(["build", "--workspace", "--quiet"])))?;
-    step("limiter", &mut || limiter::build().map(drop))?;
+    let mut library = None;
+    step("limiter", &mut || {
+        library = Some(limiter::build()?);
+        Ok(())
+    })?;
     step("tests", &mut || {
         let mut command = cargo();
         command.args(["test", "--workspace", "--exclude", "carve-cluster-tests", "--no-fail-fast"]);
@@ -53,7 +57,7 @@ pub(crate) fn test() -> Result<()> {
         }
         run(&mut command)
     })?;
-    step("cluster suites", &mut || cluster_suites(programs.as_deref()))?;
+    step("cluster suites", &mut || cluster_suites(programs.as_deref(), library.as_deref()))?;
     step("fuzz targets", &mut || fuzz::fuzz(fuzz::RUNS))?;
     times.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
     eprintln!("── all passed; slowest first:");
@@ -64,7 +68,7 @@ pub(crate) fn test() -> Result<()> {
 }
 
 /// Suites on a real Kubernetes, which is started for them and ended after them. They need root.
-fn cluster_suites(programs: Option<&Path>) -> Result<()> {
+fn cluster_suites(programs: Option<&Path>, library: Option<&Path>) -> Result<()> {
     let lab = Lab::new(Places::usual());
     if !lab::is_possible() {
         if std::env::var("CI").as_deref() == Ok("true") {
@@ -80,7 +84,9 @@ fn cluster_suites(programs: Option<&Path>) -> Result<()> {
     let mut command = cargo();
     command.args(["test", "--package", "carve-cluster-tests", "--no-fail-fast"]);
     command.env("CARVE_SIMULATED_DRIVER", crate::root().join("target/debug/libcarve_nvml_sim.so"));
-    command.env("CARVE_LIMITER_LIBRARY", limiter::build()?);
+    if let Some(library) = library {
+        command.env("CARVE_LIMITER_LIBRARY", library);
+    }
     if let Some(programs) = programs {
         command.env("CARVE_INCUMBENTS", programs);
     }

@@ -122,11 +122,6 @@ impl Places {
     }
 }
 
-/// The name of a device's share.
-pub(crate) fn share_name(device: &DeviceRecord) -> &str {
-    device.share.as_deref().unwrap_or("whole")
-}
-
 fn read_only(host: &Path, container: String) -> Mount {
     Mount {
         host_path: host.display().to_string(),
@@ -171,7 +166,7 @@ fn edits(uid: &str, device: &DeviceRecord, files: &NodeFiles, places: &Places) -
             }
         }
         UsageRecord::Fraction { .. } => {
-            let share = format!("{part}/{}", share_name(device));
+            let share = format!("{part}/{}", device.share_name());
             let on_host = places.shares_of(uid);
             let limits = on_host.join("limits").join(&share);
             edits.mounts.push(read_only(&limits, format!("{LIMITS_FOLDER}/{share}")));

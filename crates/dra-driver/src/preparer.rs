@@ -1,6 +1,6 @@
 //! Makes claims ready and takes them back: GPUs, instances, files and records, one call at a time.
 
-use crate::claim_spec::{CdiNames, NodeFiles, Places, share_name};
+use crate::claim_spec::{CdiNames, NodeFiles, Places};
 use crate::prepare_error::PrepareError;
 use crate::record::{ClaimRecord, DeviceRecord, RecordError, RecordStore, Records, Stage, UsageRecord};
 use crate::turns::SetTurns;
@@ -451,7 +451,7 @@ impl Preparer {
             };
             let folder = self.limits_here(&self.settings.places.shares_of(&record.uid));
             let part = device.part.clone().unwrap_or_default();
-            let made = Share::create(&folder, &part, share_name(device), &limits);
+            let made = Share::create(&folder, &part, device.share_name(), &limits);
             made.map_err(|source| PrepareError::Share { claim: record.title(), source })?;
             if self.settings.places.limiter.is_some() {
                 let path = self.limits_here(&self.settings.places.preload());

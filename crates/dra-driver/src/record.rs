@@ -71,6 +71,13 @@ pub struct DeviceRecord {
     pub usage: UsageRecord,
 }
 
+impl DeviceRecord {
+    /// What its share is called where limits are kept.
+    pub fn share_name(&self) -> &str {
+        self.share.as_deref().unwrap_or("whole")
+    }
+}
+
 /// How a device is used, as far as it must be undone or said again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

@@ -57,8 +57,8 @@ impl Shares {
             for device in &record.devices {
                 let UsageRecord::Fraction { .. } = device.usage else { continue };
                 let Some(part) = device.part.clone() else { continue };
-                let share = device.share.clone().unwrap_or_else(|| "whole".to_owned());
-                there.entry(part).or_default().insert((record.uid.clone(), share));
+                let share = (record.uid.clone(), device.share_name().to_owned());
+                there.entry(part).or_default().insert(share);
             }
         }
         self.keepers.retain(|part, _| there.contains_key(part));
