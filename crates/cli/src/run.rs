@@ -133,9 +133,9 @@ fn summary(counters: &Counters, limits: &Limits, peak: u64, elapsed: Duration) -
     let time = if limits.compute == 0 {
         String::new()
     } else if limits.burst {
-        // While the limit is lifted, the limiter does not measure.
+        // While the limit is lifted, work is counted in pieces of some 50 ms; the last of them is not.
         let (busy, all) = (counters.gpu_time.as_secs_f64(), elapsed.as_secs_f64());
-        format!("GPU time at least {busy:.1} s of {all:.1} s (not counted while nobody else wants the GPU), ")
+        format!("GPU time at least {busy:.1} s of {all:.1} s, ")
     } else {
         let share = counters.gpu_time.as_secs_f64() / elapsed.as_secs_f64().max(0.001) * 100.0;
         let (busy, all) = (counters.gpu_time.as_secs_f64(), elapsed.as_secs_f64());
