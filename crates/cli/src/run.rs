@@ -149,9 +149,9 @@ fn summary(counters: &Counters, limits: &Limits, peak: u64, elapsed: Duration) -
         1 => "memory refused once".to_owned(),
         times => format!("memory refused {times} times"),
     };
-    let trouble = counters.trouble.map_or_else(String::new, |number| {
-        format!("; the limiter had trouble {number} and may not have held it")
-    });
+    let trouble = counters
+        .trouble
+        .map_or_else(String::new, |trouble| format!("; the limiter may not have held it, because {trouble}"));
     format!("{time}peak memory {} of {}, {denials}{trouble}", bytes(peak), bytes(limits.memory))
 }
 

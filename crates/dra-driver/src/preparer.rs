@@ -448,6 +448,7 @@ impl Preparer {
                 context: 0,
                 burst,
                 pass,
+                mps: false,
             };
             let folder = self.limits_here(&self.settings.places.shares_of(&record.uid));
             let part = device.part.clone().unwrap_or_default();

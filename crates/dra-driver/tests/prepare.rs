@@ -59,7 +59,10 @@ fn what_the_container_is_told_is_what_the_claim_asked_for() {
     let share = Share::open(&node.path("limits").join("a"), &part, "s1").unwrap();
     assert_eq!(share.counters().unwrap(), Counters::default());
     let limits = *share.limits();
-    assert_eq!(limits, Limits { memory: 5 << 30, compute: 2_500, context: 0, burst: false, pass: false });
+    assert_eq!(
+        limits,
+        Limits { memory: 5 << 30, compute: 2_500, context: 0, burst: false, pass: false, mps: false }
+    );
 
     let over_mps = with_config(
         claim("b", vec![result("r", "gpu-1-mps", Some("s2"), amounts)]),

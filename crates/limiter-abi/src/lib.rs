@@ -16,4 +16,4 @@ mod usage;
 pub use limits::{LIMITS_FOLDER, Limits, LimitsError, VERSION};
 pub use pace::{HORIZON, Pace, Rate, Verdict};
 pub use turn::{Turn, TurnCell};
-pub use usage::{Head, Host, Owner, Region, SLOTS, Slot, USAGE_FOLDER, Usage};
+pub use usage::{Head, Host, Owner, Region, SLOTS, Slot, Trouble, USAGE_FOLDER, Usage};

@@ -9,6 +9,7 @@ pub const VERSION: u32 = 1;
 const MAGIC: [u8; 8] = *b"CARVELIM";
 const BURST: u32 = 1;
 const PASS: u32 = 2;
+const MPS: u32 = 4;
 
 /// What a container may use of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Limits {
     pub burst: bool,
     /// Whether CUDA works without limits where the limiter can not hold them; otherwise it is refused.
     pub pass: bool,
+    /// Whether MPS holds its time, by multiprocessors; the limiter then only counts it.
+    pub mps: bool,
 }
 
 /// Why bytes are no limits.
@@ -64,7 +67,8 @@ impl Limits {
     /// As the file holds them.
     pub fn to_bytes(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
-        let flags = if self.burst { BURST } else { 0 } | if self.pass { PASS } else { 0 };
+        let flags = [(self.burst, BURST), (self.pass, PASS), (self.mps, MPS)];
+        let flags = flags.iter().filter(|(is_set, _)| *is_set).fold(0, |sum, (_, flag)| sum | flag);
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
         bytes[12..16].copy_from_slice(&(Self::SIZE as u32).to_le_bytes());
@@ -102,7 +106,8 @@ impl Limits {
             return Err(LimitsError::Compute(compute));
         }
         let flags = u32::from_le_bytes(four(28)?);
-        Ok(Limits { memory, compute, context, burst: flags & BURST != 0, pass: flags & PASS != 0 })
+        let has = |flag: u32| flags & flag != 0;
+        Ok(Limits { memory, compute, context, burst: has(BURST), pass: has(PASS), mps: has(MPS) })
     }
 }
 
@@ -113,15 +118,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn limits_are_read_as_they_are_written(memory: u64, compute in 0u32..=10_000, context: u64, burst: bool, pass: bool) {
-            let limits = Limits { memory, compute, context, burst, pass };
+        fn limits_are_read_as_they_are_written(memory: u64, compute in 0u32..=10_000, context: u64, burst: bool, pass: bool, mps: bool) {
+            let limits = Limits { memory, compute, context, burst, pass, mps };
             prop_assert_eq!(Limits::from_bytes(&limits.to_bytes()), Ok(limits));
         }
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes: [u8; 32], length in 0usize..128) {
             let _ = Limits::from_bytes(&bytes[..length % 32]);
-            let mut near = Limits { memory: 1, compute: 2, context: 3, burst: true, pass: false }.to_bytes();
+            let mut near = Limits { memory: 1, compute: 2, context: 3, burst: true, pass: false, mps: false }.to_bytes();
             near[length] ^= bytes[0];
             let _ = Limits::from_bytes(&near);
         }
@@ -129,7 +134,8 @@ mod tests {
 
     #[test]
     fn of_a_later_version_what_is_known_is_read() {
-        let limits = Limits { memory: 5 << 30, compute: 2_500, context: 7, burst: true, pass: false };
+        let limits =
+            Limits { memory: 5 << 30, compute: 2_500, context: 7, burst: true, pass: false, mps: false };
         let mut later = limits.to_bytes();
         later[8..12].copy_from_slice(&2u32.to_le_bytes());
         later[12..16].copy_from_slice(&192u32.to_le_bytes());
@@ -139,7 +145,8 @@ mod tests {
     #[test]
     fn what_is_no_file_of_limits_is_named() {
         let good =
-            Limits { memory: 5 << 30, compute: 2_500, context: 0, burst: false, pass: false }.to_bytes();
+            Limits { memory: 5 << 30, compute: 2_500, context: 0, burst: false, pass: false, mps: false }
+                .to_bytes();
         assert_eq!(Limits::from_bytes(&good[..40]), Err(LimitsError::Short));
         assert_eq!(Limits::from_bytes(&[0; 128]), Err(LimitsError::Foreign));
         let mut more = good;

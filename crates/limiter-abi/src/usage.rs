@@ -56,6 +56,58 @@ impl Owner {
     }
 }
 
+/// What keeps the limiter from its work in a process. It says so once, where the agent reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// More processes than there are slots.
+    Slots,
+    /// No memory to note what was allocated, so it is not counted.
+    Ledger,
+    /// The driver gives no events, so time is not measured.
+    Events,
+    /// More contexts than are watched, so time in some is not limited.
+    Contexts,
+    /// One that a later limiter has.
+    Other(u64),
+}
+
+impl Trouble {
+    /// As it is written down.
+    pub fn code(self) -> u64 {
+        match self {
+            Trouble::Slots => 1,
+            Trouble::Ledger => 2,
+            Trouble::Events => 3,
+            Trouble::Contexts => 4,
+            Trouble::Other(code) => code,
+        }
+    }
+
+    /// From what was written down; zero is none.
+    pub fn from_code(code: u64) -> Option<Self> {
+        match code {
+            0 => None,
+            1 => Some(Trouble::Slots),
+            2 => Some(Trouble::Ledger),
+            3 => Some(Trouble::Events),
+            4 => Some(Trouble::Contexts),
+            code => Some(Trouble::Other(code)),
+        }
+    }
+}
+
+impl core::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Trouble::Slots => write!(f, "more than {SLOTS} processes use the share"),
+            Trouble::Ledger => f.write_str("there is no memory to note allocations in"),
+            Trouble::Events => f.write_str("the driver gives no events to measure time with"),
+            Trouble::Contexts => f.write_str("a process has more contexts than are watched"),
+            Trouble::Other(code) => write!(f, "trouble {code}, of a later limiter"),
+        }
+    }
+}
+
 /// What the whole container has in common.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
@@ -68,7 +120,9 @@ pub struct Head {
     pub paid: AtomicU64,
     /// When the work that was started is expected to be over.
     pub busy: AtomicU64,
-    spare: [AtomicU64; 4],
+    /// Processes that found no slot.
+    turned_away: AtomicU64,
+    spare: [AtomicU64; 3],
 }
 
 /// What one process uses. Counters go on from owner to owner, so that their sum never falls.
@@ -94,8 +148,8 @@ pub struct Slot {
     pub wanted: AtomicU64,
     /// Nanoseconds of the longest piece of work of late.
     pub longest: AtomicU64,
-    /// What keeps the limiter from doing its work, as a number of its own; zero where nothing does.
-    pub trouble: AtomicU64,
+    /// The code of a [`Trouble`]; zero for none.
+    trouble: AtomicU64,
     /// Nanoseconds that two events of the driver show which have nothing between them, as this process found.
     pub nothing: AtomicU64,
     spare: [AtomicU64; 4],
@@ -132,7 +186,16 @@ pub struct Usage {
     /// The longest piece of work of late.
     pub longest: u64,
     /// One of the troubles that processes have.
-    pub trouble: u64,
+    pub trouble: Option<Trouble>,
+    /// Processes that found no slot.
+    pub turned_away: u64,
+}
+
+impl Slot {
+    /// Says what keeps the limiter from its work here. The first trouble stays.
+    pub fn say(&self, trouble: Trouble) {
+        let _ = self.trouble.compare_exchange(0, trouble.code(), Ordering::Relaxed, Ordering::Relaxed);
+    }
 }
 
 impl Region {
@@ -173,7 +236,11 @@ impl Region {
         let before = |slot: &Slot| {
             slot.owner.load(Ordering::Acquire) == me.0 && slot.namespace.load(Ordering::Relaxed) == namespace
         };
-        let number = self.used().iter().position(before).or_else(|| self.slots.iter().position(free))?;
+        let found = self.used().iter().position(before).or_else(|| self.slots.iter().position(free));
+        let Some(number) = found else {
+            self.head.turned_away.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
         self.head.reached.fetch_max(number as u32 + 1, Ordering::AcqRel);
         let slot = &self.slots[number];
         slot.namespace.store(namespace, Ordering::Relaxed);
@@ -202,6 +269,14 @@ impl Region {
             freed |= gone && held > 0;
         }
         freed
+    }
+
+    /// Every process that has a slot, with the pid namespace in which its number means something.
+    pub fn owners(&self) -> impl Iterator<Item = (Owner, u64)> + '_ {
+        self.used().iter().filter_map(|slot| {
+            let owner = slot.owner.load(Ordering::Acquire);
+            (owner != 0).then(|| (Owner(owner), slot.namespace.load(Ordering::Relaxed)))
+        })
     }
 
     /// Bytes that processes hold, and that they hold or ask for.
@@ -270,13 +345,14 @@ impl Region {
 
     /// Sums of everything.
     pub fn usage(&self) -> Usage {
-        let mut sum = Usage::default();
+        let turned_away = self.head.turned_away.load(Ordering::Relaxed);
+        let mut sum = Usage { turned_away, ..Usage::default() };
         for slot in self.used() {
             if slot.owner.load(Ordering::Acquire) != 0 {
                 sum.processes += 1;
                 sum.held = sum.held.saturating_add(slot.held.load(Ordering::Relaxed));
                 sum.longest = sum.longest.max(slot.longest.load(Ordering::Relaxed));
-                sum.trouble = sum.trouble.max(slot.trouble.load(Ordering::Relaxed));
+                sum.trouble = sum.trouble.or(Trouble::from_code(slot.trouble.load(Ordering::Relaxed)));
             }
             sum.denials = sum.denials.wrapping_add(slot.denials.load(Ordering::Relaxed));
             sum.busy = sum.busy.wrapping_add(slot.busy.load(Ordering::Relaxed));
@@ -284,13 +360,16 @@ impl Region {
             sum.launches = sum.launches.wrapping_add(slot.launches.load(Ordering::Relaxed));
             sum.wanted = sum.wanted.max(slot.wanted.load(Ordering::Relaxed));
         }
+        if turned_away > 0 {
+            sum.trouble = sum.trouble.or(Some(Trouble::Slots));
+        }
         sum
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Host, Owner, Region};
+    use super::{Host, Owner, Region, Trouble};
     use core::sync::atomic::Ordering;
     extern crate std;
     use std::boxed::Box;
@@ -344,6 +423,24 @@ mod tests {
             Some(dead),
             "who is dead there is not known here"
         );
+    }
+
+    #[test]
+    fn troubles_are_said_once_and_read_by_name() {
+        let region = region();
+        for number in 0..super::SLOTS as u32 {
+            assert!(region.claim(Owner::new(2 * number + 2, 1), 1, &OddAreDead).is_some());
+        }
+        assert_eq!((region.usage().trouble, region.owners().count()), (None, super::SLOTS));
+        assert_eq!(region.claim(Owner::new(5_000, 1), 1, &OddAreDead), None);
+        assert_eq!((region.usage().trouble, region.usage().turned_away), (Some(Trouble::Slots), 1));
+        for trouble in [Trouble::Events, Trouble::Ledger] {
+            region.slots[0].say(trouble);
+        }
+        assert_eq!(region.usage().trouble, Some(Trouble::Events));
+        for code in 1..9 {
+            assert_eq!(Trouble::from_code(code).map(Trouble::code), Some(code));
+        }
     }
 
     #[test]

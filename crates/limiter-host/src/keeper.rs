@@ -73,7 +73,8 @@ mod tests {
     #[test]
     fn shares_are_told_their_turns_in_time() {
         let folder = tempfile::tempdir().expect("a folder");
-        let limits = |compute| Limits { memory: 1, compute, context: 0, burst: false, pass: false };
+        let limits =
+            |compute| Limits { memory: 1, compute, context: 0, burst: false, pass: false, mps: false };
         let mut keeper = Keeper::default();
         for (name, compute) in [("a", 3_000), ("b", 7_000)] {
             let share = Share::create(folder.path(), UUID, name, &limits(compute)).expect("a share");

@@ -16,7 +16,7 @@ mod memory;
 mod runs;
 mod share;
 
-pub use carve_limiter_abi::{Limits, Turn, Usage};
+pub use carve_limiter_abi::{Limits, Owner, Trouble, Turn, Usage};
 pub use keeper::{Keeper, monotonic};
 pub use runs::{Arbiter, Entry, LIBRARY, Run, RunError, Runs};
 pub use share::{Counters, Share, ShareError};

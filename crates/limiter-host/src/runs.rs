@@ -234,7 +234,7 @@ mod tests {
     const UUID: &str = "GPU-00112233-4455-6677-8899-aabbccddeeff";
 
     fn limits(compute: u32) -> Limits {
-        Limits { memory: 1 << 30, compute, context: 0, burst: false, pass: false }
+        Limits { memory: 1 << 30, compute, context: 0, burst: false, pass: false, mps: false }
     }
 
     fn library(folder: &Path) -> PathBuf {

@@ -1,7 +1,7 @@
 //! A share of a part in files: made for processes that are to be limited, read, and told its turn.
 
 use crate::memory::{Copied, TurnPage};
-use carve_limiter_abi::{Limits, LimitsError, Turn, Usage};
+use carve_limiter_abi::{Limits, LimitsError, Owner, Trouble, Turn, Usage};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -56,8 +56,8 @@ pub struct Counters {
     pub launches: u64,
     /// Processes that use the part.
     pub processes: u32,
-    /// What keeps the limiter from its work in one of them, as its own number.
-    pub trouble: Option<u64>,
+    /// What keeps the limiter from its work in one of them.
+    pub trouble: Option<Trouble>,
 }
 
 impl From<Usage> for Counters {
@@ -69,7 +69,7 @@ impl From<Usage> for Counters {
             denials: usage.denials,
             launches: usage.launches,
             processes: usage.processes,
-            trouble: (usage.trouble != 0).then_some(usage.trouble),
+            trouble: usage.trouble,
         }
     }
 }
@@ -142,6 +142,12 @@ impl Share {
         self.usage().map(Counters::from)
     }
 
+    /// Its processes, with the pid namespace in which each one's number means something.
+    pub fn owners(&self) -> Result<Vec<(Owner, u64)>, ShareError> {
+        let copied = Copied::read(&self.usage).map_err(failed(&self.usage_path, "read"))?;
+        Ok(copied.region().owners().collect())
+    }
+
     /// Says when its processes may work.
     pub fn say(&self, turn: &Turn) {
         self.page.cell().set(turn);
@@ -204,7 +210,7 @@ mod tests {
     const UUID: &str = "GPU-00112233-4455-6677-8899-aabbccddeeff";
 
     fn quarter() -> Limits {
-        Limits { memory: 5 << 30, compute: 2_500, context: 0, burst: false, pass: false }
+        Limits { memory: 5 << 30, compute: 2_500, context: 0, burst: false, pass: false, mps: false }
     }
 
     #[test]

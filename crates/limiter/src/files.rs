@@ -67,7 +67,8 @@ pub(crate) struct Share {
 }
 
 /// What counts where a file of limits can not be read: there are limits, and they can not be held.
-const UNREADABLE: Limits = Limits { memory: 0, compute: 0, context: 0, burst: false, pass: false };
+const UNREADABLE: Limits =
+    Limits { memory: 0, compute: 0, context: 0, burst: false, pass: false, mps: false };
 
 fn open(path: &Path, flags: OFlags) -> Option<OwnedFd> {
     rustix::fs::openat(CWD, path.text(), flags | OFlags::CLOEXEC, Mode::empty()).ok()

@@ -79,6 +79,7 @@ pub(crate) fn fit(part: &Part, taken: &[Limits], args: &RunArgs) -> Result<Limit
         context: 0,
         burst: args.burst,
         pass: false,
+        mps: false,
     };
     let others = match taken.len() {
         0 => String::new(),
@@ -138,6 +139,7 @@ mod tests {
             context: 0,
             burst: false,
             pass: false,
+            mps: false,
         };
         let taken: Vec<Limits> = taken.iter().map(limits).collect();
         let cli = Cli::try_parse_from(format!("carve run {words} -- true").split_whitespace());

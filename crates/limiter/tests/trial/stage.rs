@@ -59,7 +59,7 @@ fn compile(folder: &Path, source: &str, result: &str, more: &[&str]) {
 
 /// What most tests limit: memory only.
 pub(crate) fn memory_limits() -> Limits {
-    Limits { memory: LIMIT, compute: 0, context: 0, burst: false, pass: false }
+    Limits { memory: LIMIT, compute: 0, context: 0, burst: false, pass: false, mps: false }
 }
 
 /// A program on one simulated H200, without a limiter.
