@@ -8,6 +8,7 @@
 #![allow(unsafe_code, reason = "it stands in for C functions of the driver")]
 #![cfg_attr(not(carve_export), allow(dead_code, reason = "only the shared object exports the hooks"))]
 
+mod bursts;
 mod capture;
 mod clock;
 mod costs;

@@ -264,6 +264,11 @@ impl Part {
         self.region.load(Ordering::Relaxed).is_null() && self.pass.load(Ordering::Relaxed) == 0
     }
 
+    /// Whether it runs without limits where they can not be held.
+    pub(crate) fn is_lenient(&self) -> bool {
+        self.pass.load(Ordering::Relaxed) != 0
+    }
+
     /// Bytes of the share.
     pub(crate) fn memory(&self) -> u64 {
         self.memory.load(Ordering::Relaxed)

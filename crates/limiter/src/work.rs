@@ -6,97 +6,30 @@
 //! one by one, or its length where that is less, because pieces ran side by side. No thread of ours runs: whoever launches next looks at
 //! what has ended.
 
+use crate::bursts::{Context, ENDED, NO_BURST, SAMPLES, STARTED, STARTING, Sample};
 use crate::capture::{Relaxed, is_captured};
 use crate::clock::{nap, now, sleep_until};
 use crate::costs::{Costs, Kind};
-use crate::driver::own::{cuCtxGetCurrent, cuCtxGetDevice, cuEventCreate, cuStreamQuery};
-use crate::driver::{Code, NOT_PERMITTED, NOT_READY, SUCCESS};
+use crate::driver::own::{cuCtxGetCurrent, cuCtxGetDevice};
+use crate::driver::{Code, NOT_PERMITTED, SUCCESS};
 use crate::events::{between, has_ended, record};
 use crate::lock::Taken;
 use crate::process::{Process, process};
-use carve_limiter_abi::{Pace, Rate, Region, Slot, Turn, Verdict};
+use carve_limiter_abi::{Pace, Rate, Region, Slot, Trouble, Turn, Verdict};
 use core::sync::atomic::Ordering;
 
 const CONTEXTS: usize = 16;
-const LANES: usize = 8;
-const SAMPLES: usize = 16;
-const ENDED: usize = 8;
-const SPARE: usize = 64;
 
 /// Whoever had to wait is let in when it can start this much at once, so that the GPU does not stop after every small piece.
 const QUANTUM: u64 = 400_000;
 /// A burst that goes on and on is looked at when so much was started in it.
 const LONG_BURST: u64 = 50_000_000;
-/// So often in a row a program must be late before it counts as one that always is.
-const ALWAYS_LATE: u32 = 16;
 /// How often a process that need not wait looks at what has ended.
 const LOOK: u64 = 100_000;
 /// How long new work waits for earlier work that does not end. It may be waiting for the new one.
 const PATIENCE: u64 = 2_000_000_000;
 /// How long it waits for work of a kind that was never measured.
 const FIRST_PATIENCE: u64 = 200_000_000;
-
-/// Events around one piece of work. Zeros are none.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-struct Sample {
-    stage: u32,
-    /// Whether its kind was never measured before: one, or zero.
-    first: u32,
-    before: usize,
-    after: usize,
-    /// Recorded right behind, for the first few: what lies between two events that have nothing between them.
-    beyond: usize,
-    kind: Kind,
-    charged: u64,
-    /// The burst that it is in.
-    burst: u64,
-    /// All work that was started up to it.
-    started: u64,
-}
-
-/// The piece of work is about to start.
-const STARTING: u32 = 1;
-/// It was started, and the event behind it was recorded.
-const STARTED: u32 = 2;
-
-/// Work from when the GPU was let go until it is left idle.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-struct Burst {
-    /// Counted up; zero for none.
-    number: u64,
-    start: usize,
-    ends: [usize; LANES],
-    streams: [usize; LANES],
-    lanes: usize,
-    /// What its pieces take one by one.
-    charged: u64,
-    /// Whether more streams were used than there are lanes, so that its end is not known.
-    crowded: bool,
-    /// Whether the GPU had nothing to do for a while in it, so that its length says less than its pieces.
-    gaps: bool,
-}
-
-/// Work of one context.
-#[derive(Debug)]
-#[repr(C)]
-struct Context {
-    handle: usize,
-    device: i32,
-    open: Burst,
-    ended: [Burst; ENDED],
-    samples: [Sample; SAMPLES],
-    spare: [usize; SPARE],
-    spares: usize,
-    bursts: u64,
-    /// All work that was ever started, in nanoseconds that it takes.
-    started: u64,
-    /// How often in a row the GPU had run out of work.
-    late: u32,
-    /// When to look at what has ended again: asking the driver after every launch would cost more than the launch.
-    look: u64,
-}
 
 /// Work of the process. Zeros are none.
 #[derive(Debug)]
@@ -124,123 +57,32 @@ pub(crate) struct Ticket {
     sample: Option<usize>,
 }
 
-impl Context {
-    fn event(&mut self) -> Option<usize> {
-        if self.spares > 0 {
-            self.spares -= 1;
-            return self.spare.get(self.spares).copied();
-        }
-        let mut event = 0;
-        // SAFETY: the driver writes one handle.
-        (unsafe { cuEventCreate::call(&mut event, 0) } == SUCCESS).then_some(event)
-    }
-
-    fn keep(&mut self, event: usize) {
-        if let Some(place) = self.spare.get_mut(self.spares) {
-            *place = event;
-            self.spares += 1;
-        }
-    }
-
-    /// Begins a burst in a stream.
-    fn begin(&mut self, stream: usize) {
-        let Some(start) = self.event() else { return };
-        if !record(start, stream) {
-            self.keep(start);
-            return;
-        }
-        self.bursts += 1;
-        let none = [0; LANES];
-        self.open = Burst {
-            number: self.bursts,
-            start,
-            ends: none,
-            streams: none,
-            lanes: 0,
-            charged: 0,
-            crowded: false,
-            gaps: false,
-        };
-    }
-
-    /// Notes a stream of the open burst.
-    fn lane(&mut self, stream: usize) {
-        let burst = &mut self.open;
-        if burst.streams.iter().take(burst.lanes).any(|&known| known == stream) {
-            return;
-        }
-        match burst.streams.get_mut(burst.lanes) {
-            Some(lane) => {
-                *lane = stream;
-                burst.lanes += 1;
-            }
-            None => burst.crowded = true,
-        }
-    }
-
-    /// Ends the open burst: its end is when everything that was started so far is over.
-    fn end(&mut self) {
-        let mut burst = core::mem::replace(&mut self.open, NO_BURST);
-        if burst.number == 0 {
-            return;
-        }
-        let mut ends = 0;
-        for lane in 0..burst.lanes {
-            let Some(event) = self.event() else { break };
-            if !record(event, burst.streams[lane]) {
-                self.keep(event);
-                break;
-            }
-            burst.ends[lane] = event;
-            ends += 1;
-        }
-        burst.crowded |= ends < burst.lanes;
-        burst.lanes = ends;
-        if let Some(free) = self.ended.iter_mut().find(|ended| ended.number == 0) {
-            *free = burst;
-        }
-    }
-
-    fn is_waiting_for_first(&self) -> bool {
-        self.samples.iter().any(|sample| sample.stage != 0 && sample.first == 1)
-    }
-
-    fn is_waiting_for_bursts(&self) -> bool {
-        self.ended.iter().any(|burst| burst.number != 0)
-    }
-}
-
-const NO_BURST: Burst = Burst {
-    number: 0,
-    start: 0,
-    ends: [0; LANES],
-    streams: [0; LANES],
-    lanes: 0,
-    charged: 0,
-    crowded: false,
-    gaps: false,
-};
-
 impl Work {
-    /// The context that this thread uses, known from now on.
-    fn context(&mut self) -> Option<usize> {
+    /// The context that this thread uses, known from now on. No number where there is no room for it.
+    fn context(&mut self, process: &Process) -> Result<Option<usize>, Code> {
         let mut handle = 0;
         // SAFETY: the driver writes one handle.
         if unsafe { cuCtxGetCurrent::call(&mut handle) } != SUCCESS || handle == 0 {
-            return None;
+            return Ok(None);
         }
         if let Some(known) = self.contexts.iter().position(|context| context.handle == handle) {
-            return Some(known);
+            return Ok(Some(known));
         }
         let mut device = 0;
         // SAFETY: the driver writes one number.
         if unsafe { cuCtxGetDevice::call(&mut device) } != SUCCESS {
-            return None;
+            return Ok(None);
         }
-        let free = self.contexts.iter().position(|context| context.handle == 0)?;
+        let Some(free) = self.contexts.iter().position(|context| context.handle == 0) else {
+            let Some(part) = process.part(device).filter(|part| part.is_timed()) else { return Ok(None) };
+            if let Some(slot) = part.region().and_then(|(region, slot)| region.slot(slot)) {
+                slot.say(Trouble::Contexts);
+            }
+            return if part.is_lenient() { Ok(None) } else { Err(NOT_PERMITTED) };
+        };
         let context = &mut self.contexts[free];
         (context.handle, context.device) = (handle, device);
-        Some(free)
+        Ok(Some(free))
     }
 
     /// Looks at what has ended, learns from it and charges it.
@@ -276,6 +118,17 @@ impl Work {
                 };
                 if let Some(burst) = burst {
                     burst.charged = (burst.charged + took).saturating_sub(sample.charged);
+                    if sample.lookout == 1 {
+                        burst.blind = false;
+                    }
+                    if sample.lookout == 1 && took > 4 * sample.charged {
+                        // Those behind it were started on the same wrong estimate.
+                        let more = (took - sample.charged).saturating_mul(u64::from(burst.behind));
+                        burst.charged = burst.charged.saturating_add(more);
+                        if let Some(pace) = pace {
+                            pace.correct(0, more);
+                        }
+                    }
                 }
                 if let Some(slot) = slot {
                     slot.nothing.store(*nothing, Ordering::Relaxed);
@@ -324,7 +177,7 @@ pub(crate) fn enter(stream: usize, kind: impl FnOnce() -> Kind) -> Result<Option
         return Ok(None);
     }
     let mut work = process.work.take();
-    let Some(number) = work.context() else { return Ok(None) };
+    let Some(number) = work.context(process)? else { return Ok(None) };
     let Some(part) = process.part(work.contexts[number].device) else { return Ok(None) };
     if part.is_refused() {
         return Err(NOT_PERMITTED);
@@ -339,14 +192,14 @@ pub(crate) fn enter(stream: usize, kind: impl FnOnce() -> Kind) -> Result<Option
     }
     let _relaxed = Relaxed::enter(process);
     let mut time = came;
-    let (pace, rate) = loop {
+    let (pace, rate, alone) = loop {
         let Some((rate, turns)) = part.rate(time) else {
             // The limit is lifted; what is used counts all the same.
             if time >= work.contexts[number].look {
                 work.collect(number, None, region, slot);
                 work.contexts[number].look = time + LOOK;
             }
-            break (Pace::new(&region.head.paid, Rate::ALL), Rate::ALL);
+            break (Pace::new(&region.head.paid, Rate::ALL), Rate::ALL, false);
         };
         let period = turns.iter().map(|turn| turn.period).max().unwrap_or(0);
         let pace = Pace::new(&region.head.paid, rate).in_turns(period);
@@ -356,10 +209,15 @@ pub(crate) fn enter(stream: usize, kind: impl FnOnce() -> Kind) -> Result<Option
         }
         let waited = time.saturating_sub(came);
         let known = work.costs.known(kind);
-        let context = &work.contexts[number];
+        let context = &mut work.contexts[number];
+        if context.open.alone {
+            context.end();
+        }
         let first = known.is_none() && context.is_waiting_for_first() && waited < FIRST_PATIENCE;
-        let earlier = context.open.number == 0 && context.is_waiting_for_bursts() && waited < PATIENCE;
-        if first || earlier {
+        let earlier = context.open.number == 0 && context.is_waiting_for_bursts();
+        let blind = context.open.is_blind();
+        // Where nothing ends, one piece after the other is let in, each after it has waited so long.
+        if first || ((earlier || blind) && waited < PATIENCE) {
             work.contexts[number].look = 0;
             work = pause(process, work, 15_000);
             time = now();
@@ -374,7 +232,7 @@ pub(crate) fn enter(stream: usize, kind: impl FnOnce() -> Kind) -> Result<Option
         let busy = region.head.busy.load(Ordering::Relaxed).max(time);
         let allowed = turns_allow(&turns, time, busy, cost);
         let when = match (verdict, allowed) {
-            (Verdict::Go, None) => break (pace, rate),
+            (Verdict::Go, None) => break (pace, rate, earlier),
             (Verdict::Go, Some(when)) => when,
             (Verdict::At(when), None) => when,
             (Verdict::At(one), Some(other)) => one.max(other),
@@ -398,7 +256,7 @@ pub(crate) fn enter(stream: usize, kind: impl FnOnce() -> Kind) -> Result<Option
     };
     // Whoever waited trusted an estimate that the GPU has enough to do meanwhile.
     let busy = if time == came { region.head.busy.load(Ordering::Relaxed) } else { 0 };
-    notice_gap(&mut work.contexts[number], busy, time);
+    work.contexts[number].notice_gap(busy, time);
     if let Some(slot) = slot {
         let waited = time.saturating_sub(came);
         if waited > 1_000 {
@@ -406,30 +264,13 @@ pub(crate) fn enter(stream: usize, kind: impl FnOnce() -> Kind) -> Result<Option
         }
     }
     let pace = (rate < Rate::ALL).then_some(pace);
-    Ok(Some(start(&mut work, number, stream, kind, pace, region, time)))
-}
-
-/// Finds out whether the GPU has run out of work, where it should have by now. A program that always is late is not asked every time.
-fn notice_gap(context: &mut Context, busy: u64, time: u64) {
-    if context.open.number == 0 || context.open.gaps || busy > time {
-        return;
+    let ticket = start(&mut work, number, stream, kind, pace, region, time);
+    let burst = &mut work.contexts[number].open;
+    burst.alone = alone;
+    if let Some(slot) = slot.filter(|_| burst.number == 0) {
+        slot.say(Trouble::Events);
     }
-    context.late = context.late.saturating_add(1);
-    if context.late > ALWAYS_LATE && !context.late.is_multiple_of(64) {
-        context.open.gaps = true;
-        return;
-    }
-    let burst = &context.open;
-    // SAFETY: streams that the program uses.
-    let idle = burst
-        .streams
-        .iter()
-        .take(burst.lanes)
-        .all(|&stream| unsafe { cuStreamQuery::call(stream) } != NOT_READY);
-    if !idle {
-        context.late = 0;
-    }
-    context.open.gaps = idle;
+    Ok(Some(ticket))
 }
 
 /// Notes a piece of work that starts now.
@@ -458,18 +299,23 @@ fn start(
     }
     context.lane(stream);
     context.open.charged += cost;
+    context.open.pieces += 1;
+    context.open.behind += 1;
+    context.open.ahead += cost;
     context.started = context.started.wrapping_add(cost);
     let mut ticket = Ticket { context: number, stream, sample: None };
-    if measure
+    let lookout = context.open.wants_lookout();
+    if (measure || lookout)
         && let Some(place) = context.samples.iter().position(|sample| sample.stage == 0)
         && let Some(before) = context.event()
     {
         match context.event() {
             Some(after) if record(before, stream) => {
-                let (burst, first) = (context.open.number, u32::from(known.is_none()));
+                let (burst, first) = (context.open.number, u16::from(known.is_none()));
                 context.samples[place] = Sample {
                     stage: STARTING,
                     first,
+                    lookout: u16::from(lookout),
                     before,
                     after,
                     beyond: 0,
@@ -478,6 +324,9 @@ fn start(
                     burst,
                     started: context.started,
                 };
+                if lookout {
+                    (context.open.blind, context.open.behind, context.open.ahead) = (true, 0, 0);
+                }
                 ticket.sample = Some(place);
             }
             other => {

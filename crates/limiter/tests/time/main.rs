@@ -60,6 +60,16 @@ fn a_tenant_gets_its_share_and_no_more() {
 }
 
 #[test]
+fn work_that_suddenly_takes_far_longer_is_paid_for() {
+    gets(20.0, || {
+        let stage = Stage::new(share(20));
+        // The same function, first with short and then with long pieces, as when its arguments say so.
+        let steps = ["open", "saturate:500:50000", "rush:6000:20000000"];
+        percent(&finish(with_clock(&stage, &steps))[2]) * 20.0
+    });
+}
+
+#[test]
 fn who_has_all_is_not_held_back() {
     let _alone = alone();
     let stage = Stage::new(share(100));

@@ -243,6 +243,15 @@ static void saturate(long milliseconds, u64 nanoseconds, int graphs) {
     say("saturate", pieces, (now() - begin) / 1000);
 }
 
+// Starts work without ever waiting for it, until the time is over; says how many pieces there were and how long until they were done.
+static void rush(long milliseconds, u64 nanoseconds) {
+    long pieces = 0;
+    u64 begin = now();
+    for (; now() < begin + milliseconds * 1000000ull; pieces++) must("launch", launch(nanoseconds));
+    must("synchronize", p_cuStreamSynchronize(stream));
+    say("rush", pieces, (now() - begin) / 1000);
+}
+
 // Captures pieces of work; says how many nodes there are, and how many of them are no kernels.
 static void capture(long pieces, u64 nanoseconds) {
     void *captured, *nodes[64];
@@ -315,6 +324,7 @@ static void step(char *text) {
     else if (!strcmp(text, "race")) race(one, two + getpid());
     else if (!strcmp(text, "churn")) { say("churn", 0, 0); churn(); }
     else if (!strcmp(text, "saturate")) saturate(one, two, 0);
+    else if (!strcmp(text, "rush")) rush(one, two);
     else if (!strcmp(text, "capture")) capture(one, two);
     else if (!strcmp(text, "graphs")) saturate(one, 0, 1);
     else if (!strcmp(text, "doors")) doors();
