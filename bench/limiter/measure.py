@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Measures the limiter on the GPU of this machine: `measure.py LIBRARY RESULTS.json [PART…]`.
+"""Measures the limiter on the GPU of this machine: `measure.py CARVE LIBRARY RESULTS.json [PART…]`.
 
-Shares are finished work times the calibrated length of a kernel, never what the limiter counts itself.
-PARTs: compute, together, overhead, training, memory. Without any, all of them. `--quick` leaves most of the compute cells out.
+Shares are finished work times the calibrated length of a kernel, never what the limiter counts itself. Containers that share the GPU are
+commands of `carve run`, which gives them their turns.
+PARTs: compute, together, burst, overhead, training, memory. Without any, all of them. `--quick` leaves most of the compute cells out.
 """
 
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -13,16 +15,20 @@ import time
 from pathlib import Path
 
 from figures import alternate, bound, shares, switches
-from tenants import HERE, Agent, Container, Tenant, build, gpu_uuid
+from tenants import HERE, Agent, Card, Container, Tenant, build, gpu_uuid
 
 LIMITS = (10, 20, 25, 50, 75, 80, 90)
 KERNELS = {"50 µs": 0.05, "1 ms": 1, "10 ms": 10, "100 ms": 100}
+WAYS = ("cudaMalloc", "cudaMallocAsync", "cuMemCreate", "cudaMallocManaged", "cudaMallocPitch", "cudaMallocArray")
 MS = 1_000_000
+# Where two are compared, both run here, in turns.
+CORE = 3
 
 
 class Bench:
-    def __init__(self, library, results, quick):
+    def __init__(self, carve, library, results, quick):
         self.place = tempfile.mkdtemp(prefix="carve-limiter-")
+        self.carve = carve
         self.library, self.results_file, self.quick = library, results, quick
         self.uuid, self.agent, self.results = gpu_uuid(), Agent(), {}
         self.program = build(self.place)
@@ -55,33 +61,32 @@ class Bench:
         """One tenant under each limit, for kernels of all lengths, a graph and a mixture."""
         # The least that the library knows, and the rest lent: one process can then be measured under all limits.
         container = self.container("compute", compute=100)
-        tenant = Tenant([str(self.program)], container)
         cells = [(name, "spin", name, 2.5 if length <= 1 else 4 if length <= 10 else 16) for name, length in KERNELS.items()]
         cells += [("graph", "graph", "50 µs", 2.5), ("mixed", "mixed", "50 µs", 2.5)]
         if self.quick:
-            cells = [(title, mode, name, 1.2) for title, mode, name, _ in cells if title != "100 ms"]
+            cells = [(title, mode, name, min(seconds, 8)) for title, mode, name, seconds in cells]
         for title, mode, name, seconds in cells:
+            # A program of its own for each kind of work, as there would be.
+            tenant = Tenant([str(self.program)], container)
             self.note("bare", title, self.saturated(self.bare, mode, name, min(seconds, 4)))
-            for limit in (20, 50, 90) if self.quick else LIMITS:
+            for limit in (20, 75) if self.quick else LIMITS:
                 container.say(lent=limit * 100 - 100)
                 self.note("compute", f"{title} {limit} %", self.saturated(tenant, mode, name, seconds))
+            tenant.end()
         self.note("counters", "compute", container.counters())
-        tenant.end()
+
+    def running(self, *options):
+        """A tenant as people start one."""
+        command = [self.carve, "run", "--quiet", "--mechanism", "limiter", "--limiter", self.library]
+        command += ["--run-dir", f"{self.place}/run", "--memory", "20Gi", *options, "--", str(self.program)]
+        return Tenant(command)
 
     def together(self):
         """Several containers at once: their shares, and the sum beside that of bare ones."""
-        for name in ("1 ms", "50 µs", "10 ms")[: 2 if self.quick else 3]:
+        for name in ("1 ms", "50 µs", "10 ms"):
             for limits in ((30, 70), (20, 30, 50)):
-                # Turns come round in fifty lengths of a kernel at least.
-                period, offset = max(20 * MS, 50 * self.lengths[name]), 0
-                tenants = []
-                for limit in limits:
-                    title = f"{name}-{'-'.join(map(str, limits))}-{limit}".replace(" ", "")
-                    container = self.container(title, compute=limit * 100)
-                    container.say(period=period, offset=offset, length=period * limit // 100)
-                    offset += period * limit // 100
-                    tenants.append(Tenant([str(self.program)], container))
                 title = f"{name} {' / '.join(map(str, limits))}"
+                tenants = [self.running("--compute", str(limit)) for limit in limits]
                 self.note("together", title, self.at_once(tenants, name))
                 bare = [Tenant([str(self.program)]) for _ in limits]
                 self.note("together bare", title, self.at_once(bare, name))
@@ -91,28 +96,55 @@ class Bench:
     def at_once(self, tenants, name):
         seconds = 3
         for tenant in tenants:
-            tenant.ask("spin", self.rounds[name], seconds + 1.5)
+            tenant.ask("spin", self.rounds[name], seconds + 2.5)
         ends = [tenant.answer()["ends"] for tenant in tenants]
         start = max(one[0][0] for one in ends)
         window = max(100 * MS, 40 * self.lengths[name])
         print(" " * 12, switches(ends, self.lengths[name]), flush=True)
-        return [shares(one, self.lengths[name], seconds, window, start) for one in ends]
+        # Turns begin when somebody has seen how long the work takes.
+        return [shares(one, self.lengths[name], seconds, window, start, settle=1.5) for one in ends]
+
+    def burst(self):
+        """A tenant that is lent what another does not use, before the other comes, while it works, and after it."""
+        borrower, owner = self.running("--compute", "30", "--burst"), self.running("--compute", "70")
+        for name in ("50 µs", "1 ms"):
+            length, rounds = self.lengths[name], self.rounds[name]
+            owner("spin", rounds, 0.3)
+            time.sleep(0.5)
+            borrower.ask("spin", rounds, 6)
+            time.sleep(2.5)
+            owner.ask("spin", rounds, 1.5)
+            lender = owner.answer()["ends"]
+            lent = borrower.answer()["ends"]
+            came, left = lender[0][0] - length, lender[-1][0]
+            before, _ = shares(lent, length, 1, 100 * MS, came - 1000 * MS, settle=0)
+            after, _ = shares(lent, length, 1, 100 * MS, left + 300 * MS, settle=0)
+            both = [shares(one, length, 1, 100 * MS, came + 300 * MS, settle=0) for one in (lent, lender)]
+            # Until the owner first had what it is due for as long as turns take to come round.
+            steps = range(0, 1000, 5)
+            due = lambda at: shares(lender, length, 0.1, 100 * MS, came + at * MS, settle=0)[0] >= 0.65
+            back = next((at for at in steps if due(at)), None)
+            free = lambda at: shares(lent, length, 0.1, 100 * MS, left + at * MS, settle=0)[0] >= 0.9
+            again = next((at for at in steps if free(at)), None)
+            self.note("burst", name, {"alone": before, "both": both, "taken back after ms": back, "alone again": after, "lent again after ms": again})
+        for tenant in (borrower, owner):
+            tenant.end()
 
     def overhead(self):
         """What the limiter costs where nothing is limited, and beside the ideal of a limit."""
-        free = Tenant([str(self.program)], self.container("free"))
-        half_container = self.container("half", compute=5000)
-        half = Tenant([str(self.program)], half_container)
-        def of(tenant, mode, rounds=1, seconds=0.1):
+        bare = Tenant([str(self.program)], core=CORE)
+        free = Tenant([str(self.program)], self.container("free"), core=CORE)
+        half = Tenant([str(self.program)], self.container("half", compute=5000), core=CORE)
+        def of(tenant, mode, rounds=1, seconds=0.02):
             return lambda: tenant(mode, rounds, seconds)["per_s"]
-        for mode in ("launch", "malloc", "malloc-async"):
-            self.note("overhead", f"{mode}, no limit", bound(alternate(of(self.bare, mode), of(free, mode), 30)))
+        for mode, pairs in (("launch", 250), ("malloc", 200), ("malloc-async", 200)):
+            self.note("overhead", f"{mode}, no limit", bound(alternate(of(bare, mode), of(free, mode), pairs)))
         for name in ("50 µs", "1 ms"):
             rounds = self.rounds[name]
-            bare, limited = of(self.bare, "kernel", rounds, 0.15), of(half, "kernel", rounds, 0.3)
-            ratios = [ratio / 2 for ratio in alternate(bare, limited, 30)]
+            full, limited = of(bare, "kernel", rounds, 0.1), of(half, "kernel", rounds, 0.2)
+            ratios = [ratio / 2 for ratio in alternate(full, limited, 30)]
             self.note("overhead", f"{name} kernels at 50 %, beside the ideal", bound(ratios))
-        for tenant in (free, half):
+        for tenant in (bare, free, half):
             tenant.end()
 
     def training(self):
@@ -120,42 +152,80 @@ class Bench:
         command = [sys.executable, str(HERE / "trainer.py")]
         free_container, container = self.container("torch-free"), self.container("torch", compute=100)
         container.say(lent=9900)
-        tenants = [Tenant(command), Tenant(command, free_container), Tenant(command, container)]
+        tenants = [Tenant(command, core=CORE), Tenant(command, free_container, core=CORE), Tenant(command, container)]
         for tenant in tenants:
             tenant.answer()
         bare, free, limited = tenants
-        bare.ask(2.0)
+        bare.ask("steps", 2.0)
         time.sleep(1.5)
         query = ["nvidia-smi", "--query-gpu=clocks.sm,power.draw", "--format=csv,noheader"]
         self.note("training", "clock and power of the bare one", subprocess.check_output(query, text=True).strip())
         self.note("training", "bare steps per s", bare.answer()["per_s"])
+        # How long each part of a step takes where nobody is in the way.
+        told, took = bare("marks", 2.0)["marks"], {}
+        for (before, _), (end, place) in zip(told, told[1:]):
+            took.setdefault(place, []).append(end - before)
+        took = {place: statistics.median(all) for place, all in took.items()}
         for limit in LIMITS:
             container.say(lent=limit * 100 - 100)
-            self.note("compute", f"training {limit} %", (limited(3.0)["per_s"] / bare(1.0)["per_s"], None))
-        once = lambda tenant: lambda: tenant(0.25)["per_s"]
+            marks = limited("marks", 3.5)["marks"]
+            ends = [(end, took[place]) for end, place in marks]
+            self.note("compute", f"training {limit} %", shares(ends, 1, 3, 100 * MS, settle=0.4))
+        once = lambda tenant: lambda: tenant("steps", 0.25)["per_s"]
         self.note("overhead", "training step, no limit", bound(alternate(once(bare), once(free), 30)))
         for tenant in tenants:
             tenant.end()
 
     def memory(self):
-        """What a tenant with 4 GiB can take, and what NVML says of it."""
-        container = self.container("four", memory=4 << 30, context=518 << 20)
+        """What tenants with 4 GiB can take in each way, and what NVML says of it."""
+        limit, card = 4 << 30, Card()
+        for way, title in enumerate(WAYS):
+            container = self.container(f"hold-{way}", memory=limit)
+            idle = card.used()
+            tenant = Tenant([str(self.program)], container)
+            tenant("calibrate", 1000, 0)
+            begun, counted = card.used(), container.counters()["held"]
+            told = tenant("hold", way, 1)
+            full = {"NVML": card.used() - begun + counted, "counted": container.counters()["held"]}
+            back = tenant("free", way, 1)
+            left = container.counters()["held"] - counted
+            self.note("memory", title, {**told, "at most": full, "context": begun - idle - counted, "free after": back["free"], "left": left})
+            tenant.end()
+        for way in (0, 1, 2):
+            container = self.container(f"race-{way}", memory=limit)
+            tenants = [Tenant([str(self.program)], container) for _ in range(16)]
+            for tenant in tenants:
+                tenant("calibrate", 1000, 0)
+            begun, counted, most, seen = card.used(), container.counters()["held"], 0, 0
+            for tenant in tenants:
+                tenant.ask("race", way, 4)
+            end = time.time() + 4
+            while time.time() < end:
+                most, seen = max(most, card.used()), seen + 1
+            told = [tenant.answer() for tenant in tenants]
+            sums = {name: sum(one[name] for one in told) for name in told[0]}
+            counters = container.counters()
+            result = {**sums, "most by NVML": most - begun + counted, "looks": seen, "denials": counters["denials"], "left": counters["held"] - counted}
+            self.note("memory", f"16 processes race, {WAYS[way]}", result)
+            for tenant in tenants:
+                tenant.end()
+        container = self.container("traces", memory=limit)
         tenant = Tenant([str(self.program)], container)
-        self.note("memory", "cudaMalloc under 4 GiB", tenant("fill", 1, 1))
-        self.note("memory", "counters", container.counters())
-        query = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader"]
-        self.note("memory", "nvidia-smi, idle", subprocess.check_output(query, text=True).split("\n"))
+        tenant("traces", 1, 0)
+        counted = container.counters()["held"]
+        told = tenant("traces", 1000 if self.quick else 10_000, 0)
+        self.note("memory", "random traces", {**told, "left": container.counters()["held"] - counted, "denials": container.counters()["denials"]})
         tenant.end()
 
 
 def main():
     words = [word for word in sys.argv[1:] if word != "--quick"]
-    library, results, *parts = words
+    carve, library, results, *parts = words
     begin = time.time()
-    bench = Bench(library, results, "--quick" in sys.argv)
+    bench = Bench(carve, library, results, "--quick" in sys.argv)
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     bench.note("machine", "gpu", subprocess.check_output(query, text=True).strip())
-    for part in parts or ("compute", "together", "overhead", "training", "memory"):
+    for part in parts or ("compute", "together", "burst", "overhead", "training", "memory"):
         getattr(bench, part)()
         print(f"{part} took until {time.time() - begin:.0f} s", flush=True)
 

@@ -3,7 +3,9 @@
 // Reads commands `MODE ROUNDS SECONDS`, one a line, and answers each with a line of JSON.
 //
 // MODE: spin (one kernel after another), graph (twenty kernels in a graph), mixed (kernels of 1, 4 and 20 times the length in two streams),
-// calibrate (how long one kernel takes), launch (empty kernels as fast as they go), malloc, malloc-async, fill (memory until there is no more).
+// calibrate (how long one kernel takes), launch (empty kernels as fast as they go), malloc, malloc-async. Of memory, with ROUNDS as the way in
+// which it is allocated: hold (until there is no more), free (what is held), race (takes and frees for so long), and traces (so many of them,
+// at random in all ways, each to its end).
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -11,7 +13,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <unistd.h>
 #include <vector>
+#include <cuda.h>
 #include <cuda_runtime.h>
 
 #define MUST(call)                                                                         \
@@ -101,23 +105,145 @@ template <typename Do> static void rate(double seconds, int batch, Do once) {
     printf("{\"per_s\": %.2f}\n", done / (now() - begin));
 }
 
-// Takes memory until there is no more, and gives it back.
-static void fill() {
+// Memory that was taken in one of the ways.
+struct Piece {
+    int way;
+    size_t size;
+    void *pointer;
+    CUmemGenericAllocationHandle handle;
+    cudaArray_t array;
+};
+
+enum Way { PLAIN, ASYNC, PHYSICAL, MANAGED, PITCHED, ARRAY, WAYS };
+
+static bool take(int way, size_t size, Piece *piece) {
+    *piece = Piece{way, size, nullptr, 0, nullptr};
+    cudaError_t error = cudaSuccess;
+    if (way == PLAIN) {
+        error = cudaMalloc(&piece->pointer, size);
+    } else if (way == ASYNC) {
+        error = cudaMallocAsync(&piece->pointer, size, streams[0]);
+    } else if (way == PHYSICAL) {
+        CUmemAllocationProp wanted = {};
+        wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+        wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        wanted.location.id = 0;
+        size_t whole = (size + (2 << 20) - 1) / (2 << 20) * (2 << 20);
+        return cuMemCreate(&piece->handle, whole, &wanted, 0) == CUDA_SUCCESS;
+    } else if (way == MANAGED) {
+        error = cudaMallocManaged(&piece->pointer, size);
+    } else if (way == PITCHED) {
+        size_t pitch;
+        error = cudaMallocPitch(&piece->pointer, &pitch, 4096, std::max<size_t>(1, size / 4096));
+    } else {
+        cudaChannelFormatDesc format = cudaCreateChannelDesc<float>();
+        size_t side = 1024;
+        error = cudaMallocArray(&piece->array, &format, side, std::max<size_t>(1, size / (side * 4)));
+    }
+    if (error != cudaSuccess) cudaGetLastError();
+    return error == cudaSuccess;
+}
+
+static void give(const Piece &piece) {
+    if (piece.way == PHYSICAL) {
+        if (cuMemRelease(piece.handle) != CUDA_SUCCESS) exit(1);
+    } else if (piece.way == ASYNC) {
+        MUST(cudaFreeAsync(piece.pointer, streams[0]));
+    } else if (piece.way == ARRAY) {
+        MUST(cudaFreeArray(piece.array));
+    } else {
+        MUST(cudaFree(piece.pointer));
+    }
+}
+
+// Everything is back, also what pools would keep for later.
+static void settle() {
+    MUST(cudaDeviceSynchronize());
+    cudaMemPool_t pool;
+    MUST(cudaDeviceGetDefaultMemPool(&pool, 0));
+    MUST(cudaMemPoolTrimTo(pool, 0));
+}
+
+static std::vector<Piece> held;
+
+// Takes memory until there is no more.
+static void hold(int way) {
     size_t free_bytes, total, got = 0;
     MUST(cudaMemGetInfo(&free_bytes, &total));
-    std::vector<void *> all;
     for (size_t step = 64 << 20; step >= 1 << 20; step /= 4) {
-        void *pointer;
-        while (cudaMalloc(&pointer, step) == cudaSuccess) {
-            all.push_back(pointer);
+        Piece piece;
+        while (take(way, step, &piece)) {
+            held.push_back(piece);
             got += step;
         }
-        cudaGetLastError();
     }
-    for (void *pointer : all) MUST(cudaFree(pointer));
-    size_t after, same;
-    MUST(cudaMemGetInfo(&after, &same));
-    printf("{\"free\": %zu, \"total\": %zu, \"got\": %zu, \"free_after\": %zu}\n", free_bytes, total, got, after);
+    printf("{\"free\": %zu, \"total\": %zu, \"got\": %zu}\n", free_bytes, total, got);
+}
+
+static void free_all() {
+    for (const Piece &piece : held) give(piece);
+    held.clear();
+    settle();
+    size_t free_bytes, total;
+    MUST(cudaMemGetInfo(&free_bytes, &total));
+    printf("{\"free\": %zu}\n", free_bytes);
+}
+
+static unsigned dice;
+
+static unsigned roll(unsigned sides) {
+    dice = dice * 1664525u + 1013904223u;
+    return (dice >> 8) % sides;
+}
+
+// Takes and frees as fast as it can, so much at a time that several processes do not have enough together.
+static void race(int way, double seconds) {
+    double begin = now();
+    long taken = 0, refused = 0;
+    while (now() - begin < seconds) {
+        Piece piece;
+        size_t size = (size_t)(1 + roll(96)) << 20;
+        if (roll(3) && take(way, size, &piece)) {
+            held.push_back(piece);
+            taken++;
+        } else if (!held.empty()) {
+            refused++;
+            size_t at = roll(held.size());
+            give(held[at]);
+            held[at] = held.back();
+            held.pop_back();
+        }
+    }
+    for (const Piece &piece : held) give(piece);
+    held.clear();
+    settle();
+    printf("{\"taken\": %ld, \"refused_or_freed\": %ld}\n", taken, refused);
+}
+
+// Traces of memory that is taken and freed at random, in all ways and sizes, each to its end.
+static void traces(long number) {
+    long steps = 0;
+    for (long trace = 0; trace < number; trace++) {
+        dice = (unsigned)trace * 2654435761u + 1;
+        std::vector<Piece> mine;
+        for (unsigned length = 4 + roll(12); length > 0; length--, steps++) {
+            Piece piece;
+            size_t size = (size_t)(1 + roll(4096)) << roll(12);
+            if (roll(3) && take(roll(WAYS), size, &piece)) {
+                mine.push_back(piece);
+            } else if (!mine.empty()) {
+                size_t at = roll(mine.size());
+                give(mine[at]);
+                mine[at] = mine.back();
+                mine.pop_back();
+            }
+        }
+        for (const Piece &piece : mine) give(piece);
+    }
+    settle();
+    size_t free_bytes, total;
+    MUST(cudaMemGetInfo(&free_bytes, &total));
+    printf("{\"traces\": %ld, \"steps\": %ld, \"free\": %zu}\n", number, steps, free_bytes);
 }
 
 // Work without end; tells when each piece ended, in nanoseconds of the GPU's clock, and how many lengths it took.
@@ -200,8 +326,15 @@ int main() {
                 MUST(cudaMallocAsync(&pointer, 1 << 20, streams[0]));
                 MUST(cudaFreeAsync(pointer, streams[0]));
             });
-        } else if (mode == "fill") {
-            fill();
+        } else if (mode == "hold") {
+            hold((int)rounds);
+        } else if (mode == "free") {
+            free_all();
+        } else if (mode == "race") {
+            dice = (unsigned)getpid();
+            race((int)rounds, seconds);
+        } else if (mode == "traces") {
+            traces((long)rounds);
         } else {
             saturate(mode, rounds, seconds);
         }

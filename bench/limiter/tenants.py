@@ -1,5 +1,6 @@
 """Containers and tenants for the measurement: a folder with limits for each container, a process that takes commands for each tenant."""
 
+import ctypes
 import json
 import mmap
 import os
@@ -74,14 +75,15 @@ class Agent:
 
 
 class Tenant:
-    """A process that takes commands, in a container or bare."""
+    """A process that takes commands, in a container or bare; on one core where it is compared with another."""
 
-    def __init__(self, command, container=None):
+    def __init__(self, command, container=None, core=None):
         environment = dict(os.environ)
         if container:
             environment["LD_PRELOAD"] = str(container.library)
+        stay = None if core is None else lambda: os.sched_setaffinity(0, {core})
         self.process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, preexec_fn=stay
         )
 
     def ask(self, *words):
@@ -107,5 +109,23 @@ def build(place):
     """The tenant's program, for the GPU that is here."""
     program = Path(place) / "tenant"
     source = HERE / "tenant.cu"
-    subprocess.check_call(["nvcc", "-O2", "-arch=native", "-o", str(program), str(source)])
+    subprocess.check_call(["nvcc", "-O2", "-arch=native", "-o", str(program), str(source), "-lcuda"])
     return program
+
+
+class Card:
+    """What NVML says of the whole card."""
+
+    class Memory(ctypes.Structure):
+        _fields_ = [("total", ctypes.c_uint64), ("free", ctypes.c_uint64), ("used", ctypes.c_uint64)]
+
+    def __init__(self):
+        self.library = ctypes.CDLL("libnvidia-ml.so.1")
+        self.device = ctypes.c_void_p()
+        assert self.library.nvmlInit_v2() == 0
+        assert self.library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self.device)) == 0
+
+    def used(self):
+        memory = self.Memory()
+        assert self.library.nvmlDeviceGetMemoryInfo(self.device, ctypes.byref(memory)) == 0
+        return memory.used

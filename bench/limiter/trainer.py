@@ -1,6 +1,7 @@
 """Trains a small transformer in steps: a tenant whose kernels are those of PyTorch and cuBLAS.
 
-Reads commands `SECONDS`, one a line, and answers each with steps per second as JSON.
+Reads commands `steps SECONDS` or `marks SECONDS`, one a line, and answers each as JSON: steps per second, or when which part of a step ended,
+in nanoseconds of the GPU's clock.
 """
 
 import json
@@ -14,6 +15,20 @@ layer = torch.nn.TransformerEncoderLayer(1024, 16, 4096, batch_first=True, dropo
 model = torch.nn.TransformerEncoder(layer, 6, enable_nested_tensor=False).cuda()
 optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 batch = torch.randn(8, 256, 1024, device="cuda")
+marks = None
+
+
+def mark(place):
+    """Notes that the GPU has got to a place of the step, if anybody wants to know."""
+    if marks is not None:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        marks.append((event, place))
+
+
+for place, one in enumerate(model.layers):
+    one.register_forward_hook(lambda *_, place=place: mark(place))
+    one.register_full_backward_hook(lambda *_, place=place: mark(len(model.layers) + place))
 
 
 def step():
@@ -22,14 +37,10 @@ def step():
     loss = model(batch).square().mean()
     loss.backward()
     optimiser.step()
+    mark(2 * len(model.layers))
 
 
-for _ in range(10):
-    step()
-torch.cuda.synchronize()
-print(json.dumps({"ready": True}), flush=True)
-for line in sys.stdin:
-    seconds = float(line)
+def steps(seconds):
     for _ in range(2):
         step()
     torch.cuda.synchronize()
@@ -41,4 +52,22 @@ for line in sys.stdin:
         if done % 4 == 0:
             torch.cuda.synchronize()
     torch.cuda.synchronize()
-    print(json.dumps({"per_s": done / (time.perf_counter() - begin)}), flush=True)
+    return done / (time.perf_counter() - begin)
+
+
+for _ in range(10):
+    step()
+torch.cuda.synchronize()
+print(json.dumps({"ready": True}), flush=True)
+for line in sys.stdin:
+    kind, seconds = line.split()
+    if kind == "steps":
+        print(json.dumps({"per_s": steps(float(seconds))}), flush=True)
+        continue
+    marks = []
+    mark("begin")
+    steps(float(seconds))
+    begin = marks[0][0]
+    told = [(int(begin.elapsed_time(event) * 1e6), place) for event, place in marks[1:]]
+    marks = None
+    print(json.dumps({"marks": told}), flush=True)

@@ -9,11 +9,13 @@ use std::time::Duration;
 
 /// All of a part's time, in hundredths of a percent.
 const ALL: u64 = 10_000;
-/// The shortest period, and the step in which it doubles.
+/// How long turns may take to come round. Most of them fit into a tenth of a second, so that every such time holds the same.
+const PERIODS: [u64; 7] =
+    [20_000_000, 50_000_000, 100_000_000, 200_000_000, 500_000_000, 1_000_000_000, LONGEST];
 const SHORTEST: u64 = 20_000_000;
 const LONGEST: u64 = 2_000_000_000;
 /// A period has room for so many pieces of work, so that what reaches over the end of a turn is little of it.
-const PIECES: u64 = 50;
+const PIECES: u64 = 40;
 /// Whoever did not want to start work for so long lends its time.
 const QUIET: u64 = 50_000_000;
 /// Until the next look where something is lent, and where nothing is. The latter is well below [`Turn::FRESH`].
@@ -93,18 +95,14 @@ fn active(tenants: &[Tenant], now: u64) -> impl Iterator<Item = &Tenant> {
     tenants.iter().filter(move |tenant| tenant.compute > 0 && tenant.wants(now))
 }
 
-/// Long enough for the longest piece of work. It doubles when it must and halves late, for every change breaks turns off.
+/// Long enough for the longest piece of work. It grows when it must and shrinks late, for every change breaks turns off.
 fn period_for(tenants: &[Tenant], before: u64) -> u64 {
     let longest = tenants.iter().filter(|tenant| tenant.compute > 0).map(|tenant| tenant.now.longest).max();
     let needed = longest.unwrap_or(0).saturating_mul(PIECES).clamp(SHORTEST, LONGEST);
-    if needed <= before && before / 4 < needed && (SHORTEST..=LONGEST).contains(&before) {
+    if needed <= before && before / 2 < needed && (SHORTEST..=LONGEST).contains(&before) {
         return before;
     }
-    let mut period = SHORTEST;
-    while period < needed {
-        period = (period * 2).min(LONGEST);
-    }
-    period
+    PERIODS.into_iter().find(|period| *period >= needed).unwrap_or(LONGEST)
 }
 
 #[cfg(test)]
@@ -177,7 +175,9 @@ mod tests {
             [one, tenant(5_000, false, 0)]
         };
         let mut period = 0;
-        for (longest, expected) in [(MS / 10, 20), (MS, 80), (MS + 50, 80), (MS / 2, 80), (MS / 10, 20)] {
+        for (longest, expected) in
+            [(MS / 10, 20), (MS, 50), (MS + 50, 50), (MS * 7 / 10, 50), (MS / 10, 20), (9 * MS, 500)]
+        {
             period = plan(&with(longest), period, NOW).period;
             assert_eq!(period, expected * MS, "{longest}");
         }
