@@ -19,4 +19,4 @@ mod share;
 pub use carve_limiter_abi::{Limits, Owner, Trouble, Turn, Usage};
 pub use keeper::{Keeper, monotonic};
 pub use runs::{Arbiter, Entry, LIBRARY, Run, RunError, Runs};
-pub use share::{Counters, Share, ShareError};
+pub use share::{Counters, Share, ShareError, Snapshot};

@@ -1,8 +1,9 @@
 //! A share of a part in files: made for processes that are to be limited, read, and told its turn.
 
 use crate::memory::{Copied, TurnPage};
-use carve_limiter_abi::{Limits, LimitsError, Owner, Trouble, Turn, Usage};
+use carve_limiter_abi::{Host, Limits, LimitsError, Owner, Trouble, Turn, Usage};
 use rustix::fs::{Mode, OFlags};
+use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -133,8 +134,7 @@ impl Share {
 
     /// What they use, summed up.
     pub fn usage(&self) -> Result<Usage, ShareError> {
-        let copied = Copied::read(&self.usage).map_err(failed(&self.usage_path, "read"))?;
-        Ok(copied.region().usage())
+        self.snapshot().map(|snapshot| snapshot.0.region().usage())
     }
 
     /// The same, as it is shown.
@@ -142,10 +142,9 @@ impl Share {
         self.usage().map(Counters::from)
     }
 
-    /// Its processes, with the pid namespace in which each one's number means something.
-    pub fn owners(&self) -> Result<Vec<(Owner, u64)>, ShareError> {
-        let copied = Copied::read(&self.usage).map_err(failed(&self.usage_path, "read"))?;
-        Ok(copied.region().owners().collect())
+    /// All of it as it is now, for several questions about one moment.
+    pub fn snapshot(&self) -> Result<Snapshot, ShareError> {
+        Copied::read(&self.usage).map(Snapshot).map_err(failed(&self.usage_path, "read"))
     }
 
     /// Says when its processes may work.
@@ -157,6 +156,46 @@ impl Share {
     pub fn said(&self) -> Option<Turn> {
         self.page.cell().get()
     }
+}
+
+/// What the processes of a share have written down, at one moment.
+#[derive(Debug)]
+pub struct Snapshot(Copied);
+
+impl Snapshot {
+    /// What they used.
+    pub fn counters(&self) -> Counters {
+        self.0.region().usage().into()
+    }
+
+    /// Every process that has a slot, with the pid namespace in which its number means something.
+    pub fn owners(&self) -> Vec<(Owner, u64)> {
+        self.0.region().owners().collect()
+    }
+
+    /// Forgets what dead processes hold. They stay in the file until somebody in the container needs their room; what they used before
+    /// they died is counted all the same.
+    pub fn forget_the_dead(&mut self, lives: impl Fn(Owner, u64) -> bool) {
+        let namespaces: BTreeSet<u64> = self.owners().into_iter().map(|(_, namespace)| namespace).collect();
+        for namespace in namespaces {
+            self.0.region().reap(namespace, &Census { namespace, lives: &lives });
+        }
+    }
+}
+
+/// Who lives in one pid namespace.
+struct Census<'a, F> {
+    namespace: u64,
+    lives: &'a F,
+}
+
+impl<F: Fn(Owner, u64) -> bool> Host for Census<'_, F> {
+    fn lives(&self, owner: Owner) -> bool {
+        (self.lives)(owner, self.namespace)
+    }
+
+    /// Nobody else has the copy, so there is nothing to wait for.
+    fn pause(&self, _: u32) {}
 }
 
 fn paths(folder: &Path, uuid: &str, name: &str) -> (PathBuf, PathBuf) {
@@ -204,8 +243,9 @@ fn beside(path: &Path, mode: u32, write: impl FnOnce(&File) -> io::Result<()>) -
 #[cfg(test)]
 mod tests {
     use super::{Counters, Share, ShareError};
-    use carve_limiter_abi::{Limits, Region, Turn};
+    use carve_limiter_abi::{Host, Limits, Owner, Region, Turn};
     use std::os::unix::fs::MetadataExt;
+    use std::sync::atomic::Ordering;
 
     const UUID: &str = "GPU-00112233-4455-6677-8899-aabbccddeeff";
 
@@ -248,6 +288,37 @@ mod tests {
         assert!(matches!(Share::open(folder.path(), UUID, "web"), Err(ShareError::Usage { .. })));
         let mended = Share::create(folder.path(), UUID, "web", &quarter()).expect("the share, mended");
         assert!(mended.usage().is_ok());
+    }
+
+    #[test]
+    fn the_dead_hold_nothing_and_what_they_used_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let share = Share::create(folder.path(), UUID, "web", &quarter()).expect("a share");
+        let mut copied = crate::memory::Copied::fresh();
+        for (pid, namespace, held) in [(2, 7, 10), (3, 7, 20), (3, 8, 40)] {
+            let slot = copied.region().claim(Owner::new(pid, 5), namespace, &All).expect("a slot");
+            copied.region().add(slot, held);
+            copied.region().slot(slot).expect("it").busy.store(1_000, Ordering::Relaxed);
+        }
+        copied.write(&share.usage).expect("written");
+        let mut snapshot = share.snapshot().expect("a snapshot");
+        assert_eq!((snapshot.counters().memory, snapshot.owners().len()), (70, 3));
+        snapshot.forget_the_dead(|owner, namespace| (owner.pid(), namespace) != (3, 7));
+        let counters = snapshot.counters();
+        assert_eq!((counters.memory, counters.processes, snapshot.owners().len()), (50, 2, 2));
+        assert_eq!(counters.gpu_time, std::time::Duration::from_micros(3));
+        assert_eq!(share.counters().expect("counters").memory, 70, "the file is the container's");
+    }
+
+    /// A machine on which nobody dies.
+    struct All;
+
+    impl Host for All {
+        fn lives(&self, _: Owner) -> bool {
+            true
+        }
+
+        fn pause(&self, _: u32) {}
     }
 
     #[test]

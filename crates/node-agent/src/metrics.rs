@@ -1,13 +1,18 @@
 //! What Prometheus can ask the agent.
 
+mod shares;
+
+pub(crate) use shares::{ShareLabels, ShareSeries};
+
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use shares::ShareTable;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// All series of the agent.
@@ -27,6 +32,7 @@ pub(crate) struct Metrics {
     claim_devices: Family<ClaimDevice, Gauge>,
     /// The devices of claims that have a series now.
     attributed: Mutex<BTreeSet<ClaimDevice>>,
+    shares: Arc<ShareTable>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -113,6 +119,8 @@ impl Metrics {
             "Devices of claims, with the container that has each",
             claim_devices.clone(),
         );
+        let shares = Arc::new(ShareTable::default());
+        registry.register_collector(Box::new(Arc::clone(&shares)));
         let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let registry = Mutex::new(registry);
         Metrics {
@@ -129,6 +137,7 @@ impl Metrics {
             claims_ready,
             claim_devices,
             attributed: Mutex::default(),
+            shares,
         }
     }
 
@@ -183,6 +192,11 @@ impl Metrics {
             self.claim_devices.get_or_create(device).set(1);
         }
         *known = devices;
+    }
+
+    /// What shares used, and how many processes escaped on each part that is watched; others have no series any more.
+    pub(crate) fn shares(&self, shares: Vec<ShareSeries>, escaped: BTreeMap<String, u64>) {
+        self.shares.set(shares, escaped);
     }
 
     /// Everything, in the text form of OpenMetrics.

@@ -5,12 +5,14 @@
 //!                                    └─ the driver's files ─┐
 //!   kubelet ──prepare, unprepare──▶ driver ──▶ preparer (records, GPUs, CDI) ──▶ MPS daemons
 //!   API server ──claims──▶ sweep ──▶ what vanished claims have left
+//!   containers ──what they use──▶ shares (whose turn it is), oversight (series, and who escapes)
 //! ```
 
 mod attribution;
 mod daemons;
 mod driver;
 mod facts;
+mod oversight;
 mod publish;
 mod shares;
 mod sweep;
@@ -24,7 +26,8 @@ use crate::tell::Reporter;
 use attribution::Attribution;
 use carve_cluster_api::{NodeApi, Tone};
 use carve_dra_driver::{
-    NodeFiles, Places, Preparer, PreparerSettings, Registered, SmiTurns, SocketPlaces, Steps, serve,
+    NodeFiles, Places, Preparer, PreparerSettings, RecordStore, Registered, SmiTurns, SocketPlaces, Steps,
+    serve,
 };
 use carve_mig_manager::StateDir;
 use carve_slicing::{NodeGpus, PartId, Settings};
@@ -33,6 +36,7 @@ use driver::ClaimDriver;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -53,6 +57,7 @@ pub(crate) struct DraDoor {
     published: watch::Receiver<Result<(), String>>,
     registered: watch::Receiver<Registered>,
     attribution: Attribution,
+    held: watch::Sender<Vec<ClaimHeld>>,
     stop: watch::Sender<bool>,
     serving: Option<tokio::task::JoinHandle<()>>,
 }
@@ -83,10 +88,23 @@ impl DraDoor {
         let (state, published) = watch::channel(Err("slices are not published yet".to_owned()));
         let (healthy, health) = watch::channel(Vec::new());
         let (registration, registered) = watch::channel(Registered::No);
+        let (held, holders) = watch::channel(Vec::new());
         let (stop, stopped) = watch::channel(false);
 
         let folder = options.state_dir.join("dra");
         let attribution = Attribution::new(&options.state_dir, &dra.driver_name, &boot, Arc::clone(&metrics));
+        let beginning = oversight::Beginning {
+            machine: machine.clone(),
+            metrics: Arc::clone(&metrics),
+            store: RecordStore::of_agent(&options.state_dir),
+            boot: boot.clone(),
+            driver: dra.driver_name.clone(),
+            root: dra.limits.clone(),
+            proc: PathBuf::from("/proc"),
+            own_pod: dra.instance.clone(),
+            news: heard.clone(),
+            held: holders,
+        };
         let preparer = Arc::new(Preparer::new(PreparerSettings {
             driver: dra.driver_name.clone(),
             pool: api.node().to_owned(),
@@ -136,7 +154,9 @@ impl DraDoor {
         tokio::spawn(publisher.run(heard));
         tokio::spawn(sweep::run(Arc::clone(&claims), reporter.clone()));
         if dra.limiter.is_some() {
-            tokio::spawn(shares::run(Arc::clone(&preparer), dra.limits.clone()));
+            let in_charge = Arc::new(AtomicBool::new(false));
+            tokio::spawn(shares::run(Arc::clone(&preparer), dra.limits.clone(), Arc::clone(&in_charge)));
+            tokio::spawn(oversight::run(beginning, in_charge, reporter.clone()));
         }
         let places = SocketPlaces {
             plugins: dra.plugins,
@@ -162,7 +182,7 @@ impl DraDoor {
                 }
             }
         });
-        DraDoor { news, published, registered, attribution, stop, serving: Some(serving) }
+        DraDoor { news, published, registered, attribution, held, stop, serving: Some(serving) }
     }
 
     /// The GPUs, or how they are, may have changed.
@@ -176,6 +196,7 @@ impl DraDoor {
 
     /// Tells in metrics which containers have which devices of claims.
     pub(crate) async fn attribute(&self, held: Vec<ClaimHeld>) {
+        self.held.send_replace(held.clone());
         self.attribution.learn(held).await;
     }
 

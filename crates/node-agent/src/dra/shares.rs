@@ -6,14 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How often to look which fractions there are.
 const ROUND: Duration = Duration::from_millis(500);
 
-/// Looks again and again.
-pub(crate) async fn run(preparer: Arc<Preparer>, root: PathBuf) {
-    let mut shares = Shares { root, keepers: BTreeMap::new(), lock: None, round: None };
+/// Looks again and again. Says when this agent is the one that does.
+pub(crate) async fn run(preparer: Arc<Preparer>, root: PathBuf, in_charge: Arc<AtomicBool>) {
+    let mut shares = Shares { root, keepers: BTreeMap::new(), lock: None, round: None, in_charge };
     loop {
         let preparer = Arc::clone(&preparer);
         let looked = tokio::task::spawn_blocking(move || {
@@ -32,6 +33,7 @@ struct Shares {
     /// Held by the agent that gives turns: there may be two in a rolling update.
     lock: Option<File>,
     round: Option<Instant>,
+    in_charge: Arc<AtomicBool>,
 }
 
 impl Shares {
@@ -42,6 +44,7 @@ impl Shares {
         if self.lock.is_none() {
             return ROUND;
         }
+        self.in_charge.store(true, Ordering::Relaxed);
         if self.round.is_none_or(|round| round.elapsed() >= ROUND) {
             self.round = Some(Instant::now());
             self.gather(preparer);
