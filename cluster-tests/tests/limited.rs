@@ -1,6 +1,8 @@
-//! Fractions with the limiter installed: programs in the pod see their share, get no more, and the node counts what they use.
+//! Fractions with the limiter installed: programs in the pod see their share, get no more, the node counts what they use, and who
+//! escapes is told of.
 
 use carve_cluster_tests::{Ask, Audit, Cluster, GpuNode};
+use carve_gpu_model::{Bytes, GpuIndex};
 use carve_lab::Image;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -16,6 +18,13 @@ fn library() -> Option<PathBuf> {
         eprintln!("skipped: CARVE_LIMITER_LIBRARY does not name the limiter (cargo xtask limiter builds it)");
     }
     found
+}
+
+/// The value of a series about a pod, or about a GPU.
+fn value(metrics: &str, name: &str, label: &str) -> Option<f64> {
+    let start = format!("carve_agent_{name}{{");
+    let line = metrics.lines().find(|line| line.starts_with(&start) && line.contains(label))?;
+    line.rsplit(' ').next()?.parse().ok()
 }
 
 #[test]
@@ -57,8 +66,75 @@ fn programs_see_and_get_their_share() {
     let there = cluster.on_node(&["ls", &folder.join("usage").join(&part).display().to_string()]);
     assert_eq!(there.trim(), share);
 
+    // What the share used is told, while a process lives and when it is dead.
+    let tells = |what: &str, series: &[(&str, Option<f64>)]| {
+        agent.until(what, || {
+            let metrics = agent.metrics();
+            series.iter().all(|(name, wanted)| value(&metrics, name, "pod=\"cuda\"") == *wanted)
+        });
+    };
+    let all = f64::from(2u32 << 30);
+    tells(
+        "the series of a share",
+        &[
+            ("share_memory_limit_bytes", Some(all)),
+            ("share_compute_limit_ratio", Some(0.25)),
+            ("share_mechanism", Some(1.0)),
+            ("share_memory_denials_total", Some(2.0)),
+            ("share_memory_bytes", Some(0.0)),
+            ("share_processes", Some(0.0)),
+        ],
+    );
+    let words = ["kubectl", "exec", "-n", namespace.name(), "cuda", "--", "/takes-memory", "stay"];
+    let staying = cluster.background(&words, &[]);
+    tells(
+        "a process that stays",
+        &[
+            ("share_memory_bytes", Some(all)),
+            ("share_processes", Some(1.0)),
+            ("share_memory_denials_total", Some(3.0)),
+        ],
+    );
+    cluster.on_node(&["pkill", "--signal", "KILL", "-f", "^/takes-memory stay"]);
+    drop(staying);
+    tells(
+        "a process that is dead",
+        &[
+            ("share_memory_bytes", Some(0.0)),
+            ("share_processes", Some(0.0)),
+            ("share_memory_denials_total", Some(3.0)),
+        ],
+    );
+    agent.kill();
+    tells("an agent that was killed goes on counting", &[("share_memory_denials_total", Some(3.0))]);
+
+    // A process of a pod shows up on the GPU, and no share has counted it.
+    let pod = namespace.get(&["pod", "one"])["metadata"]["uid"].as_str().expect("a uid").to_owned();
+    let script = format!("grep -l pod{pod} /proc/[0-9]*/cgroup | head -1 | cut -d/ -f3");
+    let pid: u32 = cluster.on_node(&["sh", "-c", &script]).trim().parse().expect("a process of the pod");
+    let escaped = |number: f64| {
+        agent.until(&format!("{number} processes have escaped"), || {
+            value(&agent.metrics(), "escaped_processes", &part) == Some(number)
+        });
+    };
+    escaped(0.0);
+    let appears =
+        node.machine().change_world(|host| host.start_process(GpuIndex(0), None, pid, Bytes(1 << 30), 0));
+    appears.expect("the machine").expect("a process on the GPU");
+    escaped(1.0);
+    agent.until("the escape is told", || {
+        let told = cluster.told("LimiterEscaped");
+        let whole = |message: &String| {
+            [&format!("process {pid} "), &pod, &part, "1024 MiB"].iter().all(|word| message.contains(*word))
+        };
+        told.iter().filter(|message| whole(message)).count() == 1
+    });
+    node.machine().change_world(|host| host.end_process(pid)).expect("the machine");
+    escaped(0.0);
+
     audit.delete(&["one", "two", "cuda"]);
     audit.gone(&["one", "two", "cuda"]);
     audit.clean();
+    agent.until("the series go with the claims", || !agent.metrics().contains("carve_agent_share_"));
     agent.remove();
 }

@@ -1,4 +1,5 @@
 //! Takes memory of the first GPU, 64 MiB at a time, until it is refused, and prints what CUDA says there is and what it got, in MiB.
+//! With the word `stay` it keeps what it got until it is killed.
 
 use anyhow::{Context, Result};
 use carve_cuda::Cuda;
@@ -21,5 +22,8 @@ fn main() -> Result<()> {
     let got = taken.len() * STEP;
     println!("{} {} {}", told.total.0 >> 20, got >> 20, free.0 >> 20);
     eprintln!("{refused}");
+    while std::env::args().any(|word| word == "stay") {
+        std::thread::park();
+    }
     Ok(())
 }

@@ -99,7 +99,7 @@ const COUNTS: [Told<u64>; 2] = [
     },
     Told {
         name: "share_launches",
-        help: "Pieces of work that a share started",
+        help: "Kernels and graphs that a share started",
         value: |share| Some(share.launches),
     },
 ];
