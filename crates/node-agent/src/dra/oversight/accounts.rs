@@ -26,6 +26,8 @@ pub(super) struct Accounts {
     processes: Processes,
     /// Whether the agent is the first process of a pid namespace, and so sees none but its own; the driver's numbers mean nothing then.
     pub(super) alone: bool,
+    /// Whether processes of other namespaces were ever seen. The agent stays in its own, so it sees them for good.
+    sighted: bool,
     /// None until they were read from the file of an earlier agent.
     meters: Option<BTreeMap<String, Meter>>,
     kept: BTreeMap<String, Kept>,
@@ -68,6 +70,7 @@ impl Accounts {
             root,
             processes: Processes::new(proc, own_pod),
             alone: std::process::id() == 1,
+            sighted: false,
             meters: None,
             kept: BTreeMap::new(),
             escapes: Escapes::default(),
@@ -89,7 +92,8 @@ impl Accounts {
         let mut warnings = Vec::new();
         let mut seen = self.read(&shares, &mut warnings);
         let namespaces = |seen: &Seen| seen.snapshot.owners().into_iter().map(|(_, namespace)| namespace);
-        let census = self.processes.census(&seen.values().flat_map(namespaces).collect());
+        let census = self.processes.census(&seen.values().flat_map(namespaces).collect(), self.sighted);
+        self.sighted = census.sees_others;
         for one in seen.values_mut() {
             one.snapshot.forget_the_dead(|owner, namespace| census.may_live(owner, namespace));
         }

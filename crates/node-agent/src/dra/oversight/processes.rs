@@ -29,11 +29,11 @@ pub(super) struct Processes {
 }
 
 /// The processes of some pid namespaces.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Census {
     own: Option<u64>,
     /// Whether processes of other namespaces than the agent's can be seen.
-    sees_others: bool,
+    pub(super) sees_others: bool,
     living: BTreeSet<(u64, u64)>,
 }
 
@@ -79,9 +79,9 @@ impl Processes {
         self.root.join(pid.to_string()).exists()
     }
 
-    /// Who lives in these namespaces.
-    pub(super) fn census(&self, namespaces: &BTreeSet<u64>) -> Census {
-        let mut census = Census { own: self.namespace("self"), ..Census::default() };
+    /// Who lives in these namespaces. `sees_others` is what an earlier one found.
+    pub(super) fn census(&self, namespaces: &BTreeSet<u64>, sees_others: bool) -> Census {
+        let mut census = Census { own: self.namespace("self"), sees_others, living: BTreeSet::new() };
         if namespaces.is_empty() {
             return census;
         }
@@ -183,10 +183,12 @@ mod tests {
         assert!(processes.lives(std::process::id(), me.start));
         assert!(!processes.lives(std::process::id(), me.start + 1));
         assert!(processes.is_ours(std::process::id()));
-        let census = processes.census(&BTreeSet::from([me.namespace]));
+        let census = processes.census(&BTreeSet::from([me.namespace]), false);
         assert!(census.may_live(me.owner, me.namespace));
         let other = carve_limiter_host::Owner::new(me.owner.pid(), me.start + 1);
         assert!(!census.may_live(other, me.namespace), "in its own namespace the agent sees everybody");
+        let elsewhere = me.namespace + 1;
+        assert!(!processes.census(&BTreeSet::from([elsewhere]), true).may_live(other, elsewhere));
         assert!(census.may_live(other, 0), "where a process could not say its namespace, nothing is known");
         assert_eq!(processes.identify(u32::MAX), None);
         assert!(!processes.knows(u32::MAX));

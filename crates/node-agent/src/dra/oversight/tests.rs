@@ -252,7 +252,9 @@ async fn what_a_share_uses_is_told_and_who_escapes_is_found() {
     assert!(node.metrics.text().lines().any(|line| line == labels), "{}", node.metrics.text());
 
     // The process dies without a word: what it held is free, what it used stays.
-    fs::remove_dir_all(node.path("proc/100")).expect("it ends");
+    for pid in ["100", "200", "310"] {
+        fs::remove_dir_all(node.path("proc").join(pid)).expect("all of the container end");
+    }
     node.world.change_world(|host| host.end_process(100)).expect("it ends");
     agent.look().await;
     let now = ["share_memory_bytes", "share_processes", "share_launches_total"].map(|name| node.value(name));
