@@ -15,7 +15,7 @@ const PERIODS: [u64; 7] =
 const SHORTEST: u64 = 20_000_000;
 const LONGEST: u64 = 2_000_000_000;
 /// A period has room for so many pieces of work, so that what reaches over the end of a turn is little of it.
-const PIECES: u64 = 40;
+const PIECES: u64 = 30;
 /// Whoever did not want to start work for so long lends its time.
 const QUIET: u64 = 50_000_000;
 /// Until the next look where something is lent, and where nothing is. The latter is well below [`Turn::FRESH`].

@@ -69,6 +69,8 @@ pub(crate) struct Burst {
     pub(crate) behind: u32,
     /// What they take.
     pub(crate) ahead: u64,
+    /// Whether it was started while the limit was lifted, so that nothing is to be paid for it.
+    pub(crate) free: bool,
     /// Whether it was started although earlier work does not end: nothing more is to join it.
     pub(crate) alone: bool,
 }
@@ -124,14 +126,14 @@ impl Context {
     }
 
     /// Begins a burst in a stream.
-    pub(crate) fn begin(&mut self, stream: usize) {
+    pub(crate) fn begin(&mut self, stream: usize, free: bool) {
         let Some(start) = self.event() else { return };
         if !record(start, stream) {
             self.keep(start);
             return;
         }
         self.bursts += 1;
-        self.open = Burst { number: self.bursts, start, ..NO_BURST };
+        self.open = Burst { number: self.bursts, start, free, ..NO_BURST };
     }
 
     /// Notes a stream of the open burst.
@@ -237,5 +239,6 @@ pub(crate) const NO_BURST: Burst = Burst {
     blind: false,
     behind: 0,
     ahead: 0,
+    free: false,
     alone: false,
 };

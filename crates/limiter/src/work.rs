@@ -109,32 +109,30 @@ impl Work {
                 let behind = now().saturating_add(context.started.wrapping_sub(sample.started));
                 region.head.busy.fetch_min(behind, Ordering::Relaxed);
                 costs.learn(sample.kind, took);
-                if let Some(pace) = pace {
-                    pace.correct(sample.charged, took);
-                }
                 let burst = match context.open.number == sample.burst {
                     true => Some(&mut context.open),
                     false => context.ended.iter_mut().find(|ended| ended.number == sample.burst),
                 };
+                // A burst that is gone was charged as a whole.
                 if let Some(burst) = burst {
-                    burst.charged = (burst.charged + took).saturating_sub(sample.charged);
-                    if sample.lookout == 1 {
-                        burst.blind = false;
-                    }
-                    if sample.lookout == 1 && took > 4 * sample.charged {
-                        // Those behind it were started on the same wrong estimate.
-                        let more = (took - sample.charged).saturating_mul(u64::from(burst.behind));
-                        burst.charged = burst.charged.saturating_add(more);
-                        if let Some(pace) = pace {
-                            pace.correct(0, more);
-                        }
+                    // Those behind one that took far longer were started on the same wrong estimate.
+                    let wrong = sample.lookout == 1 && took > 4 * sample.charged;
+                    let pieces = 1 + if wrong { u64::from(burst.behind) } else { 0 };
+                    let (charged, took) =
+                        (sample.charged.saturating_mul(pieces), took.saturating_mul(pieces));
+                    burst.charged = burst.charged.saturating_add(took).saturating_sub(charged);
+                    burst.blind &= sample.lookout == 0;
+                    if let Some(pace) = pace.filter(|_| !burst.free) {
+                        pace.correct(charged, took);
                     }
                 }
                 if let Some(slot) = slot {
                     slot.nothing.store(*nothing, Ordering::Relaxed);
                     let longest = slot.longest.load(Ordering::Relaxed);
-                    // It is forgotten slowly, so that what counts is what ran of late.
-                    slot.longest.store(took.max(longest - longest / 64), Ordering::Relaxed);
+                    // What its kind usually takes: one that others held up is not a long one. It is forgotten slowly, so that what
+                    // counts is what ran of late.
+                    let usual = costs.known(sample.kind).unwrap_or(took).min(took);
+                    slot.longest.store(usual.max(longest - longest / 64), Ordering::Relaxed);
                 }
             }
             context.keep(sample.before);
@@ -156,7 +154,7 @@ impl Work {
                 Some(whole) if !burst.crowded => whole.min(burst.charged),
                 _ => burst.charged,
             };
-            if let Some(pace) = pace {
+            if let Some(pace) = pace.filter(|_| !burst.free) {
                 pace.correct(burst.charged, took);
             }
             if let Some(slot) = slot {
@@ -195,12 +193,19 @@ pub(crate) fn enter(stream: usize, kind: impl FnOnce() -> Kind) -> Result<Option
     let (pace, rate, alone) = loop {
         let Some((rate, turns)) = part.rate(time) else {
             // The limit is lifted; what is used counts all the same.
+            if !work.contexts[number].open.free {
+                work.contexts[number].end();
+            }
             if time >= work.contexts[number].look {
                 work.collect(number, None, region, slot);
                 work.contexts[number].look = time + LOOK;
             }
             break (Pace::new(&region.head.paid, Rate::ALL), Rate::ALL, false);
         };
+        if work.contexts[number].open.free {
+            // The limit is back: what was started without one is nothing to pay for, and is waited for.
+            work.contexts[number].end();
+        }
         let period = turns.iter().map(|turn| turn.period).max().unwrap_or(0);
         let pace = Pace::new(&region.head.paid, rate).in_turns(period);
         if time >= work.contexts[number].look {
@@ -295,7 +300,7 @@ fn start(
         context.end();
     }
     if context.open.number == 0 {
-        context.begin(stream);
+        context.begin(stream, pace.is_none());
     }
     context.lane(stream);
     context.open.charged += cost;
