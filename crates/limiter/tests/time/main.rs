@@ -9,8 +9,12 @@ mod stage;
 
 use crate::stage::{Running, Stage, finish, memory_limits};
 use carve_limiter_abi::Limits;
+use carve_limiter_host::{Keeper, Share};
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 fn share(percent: u32) -> Limits {
     Limits { memory: 1 << 30, compute: percent * 100, ..memory_limits() }
@@ -104,5 +108,64 @@ fn processes_of_one_container_share_its_time() {
             one.go();
         }
         all.into_iter().map(|one| percent(&one.end()[0])).sum()
+    });
+}
+
+/// Says whose turn it is, as an agent does, until it is dropped.
+struct Turns {
+    over: Arc<AtomicBool>,
+    keeper: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Turns {
+    fn of(stages: &[&Stage]) -> Self {
+        let mut keeper = Keeper::default();
+        for (number, stage) in stages.iter().enumerate() {
+            let file = stage.file("limits");
+            let uuid = file.parent().and_then(Path::file_name).and_then(OsStr::to_str).unwrap();
+            keeper.add(&number.to_string(), Share::open(stage.path(), uuid, "share").unwrap());
+        }
+        let over = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&over);
+        let keeper = std::thread::spawn(move || {
+            while !ends.load(Ordering::Relaxed) {
+                std::thread::sleep(keeper.look());
+            }
+        });
+        Turns { over, keeper: Some(keeper) }
+    }
+}
+
+impl Drop for Turns {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(keeper) = self.keeper.take() {
+            keeper.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_was_lent_is_back_when_its_owner_comes() {
+    gets(30.0, || {
+        let borrower = Stage::new(Limits { burst: true, ..share(30) });
+        let owner = Stage::new(share(70));
+        let turns = Turns::of(&[&borrower, &owner]);
+        let clock = borrower.path().join("clock");
+        let begin = |stage: &Stage, steps: &[&str]| {
+            let mut command = with_clock(stage, steps);
+            command.env("CARVE_SIM_CUDA_CLOCK", &clock);
+            Running::start(command)
+        };
+        let mut lent = begin(&borrower, &["open", "saturate:1000:1000000", "pause", "saturate:2000:1000000"]);
+        let mut lender = begin(&owner, &["open", "pause", "saturate:2000:1000000"]);
+        lender.until_pause();
+        let alone = percent(&lent.until_pause()[1]);
+        lent.go();
+        lender.go();
+        let (lent, lender) = (percent(&lent.end()[0]), percent(&lender.end()[0]));
+        drop(turns);
+        // A busy machine keeps them from work; then it is measured again.
+        if alone < 80.0 || lender < 63.0 { 0.0 } else { lent }
     });
 }
