@@ -8,6 +8,8 @@ mod launches;
 mod memory;
 mod nvml;
 mod pools;
+#[cfg(test)]
+mod reasons;
 mod tells;
 
 use crate::driver::Hook;
