@@ -140,8 +140,13 @@ pub(crate) use hooks;
 /// Ordinary functions that the limiter uses itself.
 pub(crate) mod own {
     super::driver! {
+        cuCtxFromGreenCtx(context: *mut usize, green: usize);
         cuCtxGetCurrent(context: *mut usize);
         cuCtxGetDevice(device: *mut i32);
+        cuDeviceGetCount(count: *mut i32);
+        cuDeviceGetDefaultMemPool(pool: *mut usize, device: i32);
+        cuDeviceGetAttribute(value: *mut i32, attribute: i32, device: i32);
+        cuCtxGetLimit(value: *mut usize, limit: i32);
         cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: i32);
         cuDeviceGetUuid(uuid: *mut [u8; 16], device: i32);
         cuDevicePrimaryCtxGetState(device: i32, flags: *mut u32, active: *mut i32);

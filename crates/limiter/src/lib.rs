@@ -20,6 +20,7 @@ mod hooks;
 mod lock;
 mod memory;
 mod pages;
+mod pools;
 mod process;
 mod work;
 

@@ -4,14 +4,13 @@
 
 use crate::driver::{Code, OUT_OF_MEMORY, SUCCESS};
 use crate::pages::fresh;
+use crate::pools::look_at_pools;
 use crate::process::{Linux, Part, Process, process};
 
 /// What the driver takes memory in.
 pub(crate) const BLOCK: u64 = 2 << 20;
 /// Smaller allocations share blocks.
 const SMALL: u64 = 1 << 20;
-/// What pools grow by.
-const POOL_STEP: u64 = 32 << 20;
 
 /// An entry of the ledger: an allocation by its address or handle, or a block of small ones.
 #[derive(Debug, Clone, Copy, Default)]
@@ -25,10 +24,18 @@ struct Entry {
     context: u64,
     /// Which part, by its number.
     part: u32,
-    small: u32,
+    /// One of the kinds below.
+    kind: u32,
     /// Of physical memory: handles and mappings that keep it, beside the first handle.
     kept: u32,
 }
+
+/// An allocation that shares its block.
+const IS_SMALL: u32 = 1;
+/// Another context's handle for a context; `amount` is the handle.
+const IS_VIEW: u32 = 2;
+/// What keeps physical memory beside its handles; `amount` is the first handle.
+const IS_HOLD: u32 = 3;
 
 /// Every allocation of the process. Zeros are an empty one.
 #[derive(Debug)]
@@ -38,24 +45,10 @@ pub(crate) struct Ledger {
     /// How many there is room for: a power of two, or zero.
     room: usize,
     used: usize,
-    pools: [Pool; POOLS],
 }
 
 // SAFETY: its memory is its own.
 unsafe impl Send for Ledger {}
-
-const POOLS: usize = 32;
-
-/// What a pool of the driver has reserved, as far as it is counted.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-struct Pool {
-    handle: usize,
-    counted: u64,
-    /// What is certainly free of it.
-    spare: u64,
-    part: u32,
-}
 
 fn spread(key: u64) -> usize {
     (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20) as usize
@@ -189,10 +182,6 @@ impl Part {
     }
 }
 
-fn number(process: &Process, part: &Part) -> u32 {
-    process.parts.iter().position(|one| core::ptr::eq(one, part)).unwrap_or(0) as u32
-}
-
 pub(crate) fn whole_blocks(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX)
 }
@@ -242,7 +231,7 @@ pub(crate) unsafe fn allocate(
     // SAFETY: the driver has written there.
     let key = unsafe { result.read() };
     let context = if goes_with_context { current_context() } else { 0 };
-    let part_number = number(process, part);
+    let part_number = process.number(part);
     let small = packed && bytes < SMALL;
     let mut ledger = process.ledger.take();
     ledger.put(Entry {
@@ -250,7 +239,7 @@ pub(crate) unsafe fn allocate(
         amount: if small { 0 } else { reserved },
         context,
         part: part_number,
-        small: u32::from(small),
+        kind: if small { IS_SMALL } else { 0 },
         kept: 0,
     });
     let known_block = small && !ledger.enter(key, part_number);
@@ -276,7 +265,7 @@ pub(crate) fn free(key: u64, free: impl FnOnce() -> Code) -> Code {
         process.ledger.take().put(entry);
         return answer;
     }
-    let back = if entry.small == 1 {
+    let back = if entry.kind == IS_SMALL {
         if process.ledger.take().leave(key) { BLOCK } else { 0 }
     } else {
         entry.amount
@@ -288,36 +277,159 @@ pub(crate) fn free(key: u64, free: impl FnOnce() -> Code) -> Code {
 /// Notes a context that takes memory.
 pub(crate) fn note_context(part: &Part, context: u64, bytes: u64) {
     let Some(process) = process() else { return };
-    let part = number(process, part);
+    let part = process.number(part);
     process.ledger.take().put(Entry { key: context, amount: bytes, context, part, ..Entry::default() });
 }
 
-/// A context is gone, and with it what was allocated in it.
+/// Notes a green context: its handle as a context is another view of a primary one, and ends with it.
+pub(crate) fn note_view(green: u64, view: u64, device: i32, primary: u64) {
+    let Some(process) = process().filter(|process| process.is_limited()) else { return };
+    let entry = |key, context| Entry { key, context, amount: view, kind: IS_VIEW, ..Entry::default() };
+    let mut ledger = process.ledger.take();
+    ledger.put(entry(marked(&[VIEW, view]), primary));
+    ledger.put(Entry { kept: device as u32, ..entry(marked(&[GREEN, green]), 0) });
+}
+
+/// A green context is about to go; what it was as a context, and on which device.
+pub(crate) fn forget_green(green: u64) -> Option<(u64, i32)> {
+    let process = process().filter(|process| process.is_limited())?;
+    let mut ledger = process.ledger.take();
+    let at = ledger.find(marked(&[GREEN, green]))?;
+    let entry = ledger.remove(at);
+    Some((entry.amount, entry.kept as i32))
+}
+
+/// One user of a context fewer; says whether that was the last one.
+pub(crate) fn leave_context(context: u64) -> bool {
+    let Some(process) = process().filter(|process| process.is_limited()) else { return false };
+    let mut ledger = process.ledger.take();
+    let Some(at) = ledger.find(context) else { return false };
+    let kept = &mut ledger.entries()[at].kept;
+    let was_last = *kept == 0;
+    *kept = kept.saturating_sub(1);
+    was_last
+}
+
+/// Takes out what goes with a context or an array, and says so of each.
+fn take_all_of(process: &Process, owner: u64, mut took: impl FnMut(Entry)) {
+    let (mut from, mut found) = (0, false);
+    loop {
+        let mut ledger = process.ledger.take();
+        let belongs = |entry: &Entry| entry.key != 0 && entry.context == owner;
+        let place = ledger.entries().iter().skip(from).position(belongs);
+        let Some(at) = place.map(|place| from + place) else {
+            // Taking one out moves others, perhaps past the place that is looked at; so until none is found.
+            if !found {
+                return;
+            }
+            (from, found) = (0, false);
+            continue;
+        };
+        (from, found) = (at, true);
+        let entry = ledger.remove(at);
+        let back = match entry.kind {
+            IS_SMALL => u64::from(ledger.leave(entry.key)) * BLOCK,
+            IS_VIEW | IS_HOLD => 0,
+            _ => entry.amount,
+        };
+        drop(ledger);
+        if let Some(part) = process.parts.get(entry.part as usize) {
+            part.give(back);
+        }
+        took(entry);
+    }
+}
+
+/// A context is gone, and with it what was allocated in it or in another view of it.
 pub(crate) fn end_context(context: u64) {
     let Some(process) = process().filter(|process| process.is_limited()) else { return };
-    let mut ledger = process.ledger.take();
-    // Taking one out moves others, perhaps past the place that is looked at; so until none is found.
-    loop {
-        let mut found = false;
-        for at in 0..ledger.room {
-            while ledger.entries()[at].context == context && ledger.entries()[at].key != 0 {
-                found = true;
-                let entry = ledger.remove(at);
-                let back = match entry.small {
-                    0 => entry.amount,
-                    _ => u64::from(ledger.leave(entry.key)) * BLOCK,
-                };
-                if let Some(part) = process.parts.get(entry.part as usize) {
-                    part.give(back);
-                }
-            }
+    take_all_of(process, context, |entry| {
+        if entry.kind == IS_VIEW && entry.amount != context {
+            take_all_of(process, entry.amount, |_| ());
         }
-        if !found {
-            break;
-        }
-    }
-    drop(ledger);
+    });
     look_at_pools(process);
+}
+
+/// Something that no address or handle is: the highest bit is set.
+fn marked(words: &[u64]) -> u64 {
+    let mix = |hash: u64, word: &u64| (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+    words.iter().fold(words.len() as u64, mix) | (1 << 63)
+}
+
+/// What entries are marked for.
+const VIEW: u64 = 1;
+const HOLD: u64 = 2;
+const GROWTH: u64 = 3;
+const GREEN: u64 = 4;
+
+/// Physical memory was bound to a region of an array, and stays until the region is unbound or the array is gone.
+pub(crate) fn bind(array: u64, region: &[u64], handle: u64) {
+    let Some(process) = process().filter(|process| process.is_limited()) else { return };
+    unbind(array, region);
+    let mut ledger = process.ledger.take();
+    if let Some(at) = ledger.find(handle) {
+        ledger.entries()[at].kept += 1;
+        let hold = Entry { key: hold(array, region), amount: handle, context: array, ..Entry::default() };
+        ledger.put(Entry { kind: IS_HOLD, ..hold });
+    }
+}
+
+fn hold(array: u64, region: &[u64]) -> u64 {
+    marked(&[HOLD, array, marked(region)])
+}
+
+/// A region of an array has no memory any more.
+pub(crate) fn unbind(array: u64, region: &[u64]) {
+    let Some(process) = process().filter(|process| process.is_limited()) else { return };
+    let mut ledger = process.ledger.take();
+    let Some(at) = ledger.find(hold(array, region)) else { return };
+    let handle = ledger.remove(at).amount;
+    drop(ledger);
+    release(handle, || SUCCESS);
+}
+
+/// An array is gone, and lets go of what was bound to it.
+pub(crate) fn unbind_all(array: u64) {
+    let Some(process) = process().filter(|process| process.is_limited()) else { return };
+    take_all_of(process, array, |entry| {
+        release(entry.amount, || SUCCESS);
+    });
+}
+
+/// Lets a context take more or less for itself than before, under one of its limits. `grow` has the driver do so, `bytes` says how much it
+/// takes then.
+pub(crate) fn grow_context(
+    part: &Part,
+    limit: u64,
+    (before, wanted): (u64, u64),
+    grow: impl FnOnce() -> Code,
+    bytes: impl FnOnce() -> u64,
+) -> Code {
+    let Some(process) = process() else { return grow() };
+    let reserved = wanted.saturating_sub(before);
+    if reserved > 0 && !part.take(reserved) {
+        return OUT_OF_MEMORY;
+    }
+    let answer = grow();
+    let after = bytes();
+    let context = current_context();
+    let key = marked(&[GROWTH, context, limit]);
+    let mut ledger = process.ledger.take();
+    let known = ledger.find(key).map_or(0, |at| ledger.entries()[at].amount);
+    // What it had from the start is no growth of it.
+    let amount =
+        if after >= before { known + (after - before) } else { known.saturating_sub(before - after) };
+    ledger.put(Entry { key, amount, context, part: process.number(part), ..Entry::default() });
+    drop(ledger);
+    // Reserved was more than `known` so far.
+    let (held, due) = (known.saturating_add(reserved), amount);
+    if due > held {
+        part.add(due - held);
+    } else {
+        part.give(held - due);
+    }
+    answer
 }
 
 /// Lets go of physical memory, which stays as long as other handles or mappings keep it.
@@ -377,124 +489,15 @@ fn mapping(address: u64) -> u64 {
     address | 2
 }
 
-const RESERVED_NOW: i32 = 5;
-const USED_NOW: i32 = 7;
-
-fn of_pool(pool: usize, attribute: i32) -> u64 {
-    let mut value = 0;
-    // SAFETY: the driver writes one number for these attributes.
-    unsafe { crate::driver::own::cuMemPoolGetAttribute::call(pool, attribute, &mut value) };
-    value
-}
-
-impl Ledger {
-    fn pool(&mut self, handle: usize, part: u32) -> Option<&mut Pool> {
-        let at = self.pools.iter().position(|pool| pool.handle == handle || pool.handle == 0)?;
-        let pool = &mut self.pools[at];
-        if pool.handle == 0 {
-            *pool = Pool { handle, counted: 0, spare: 0, part };
-        }
-        Some(pool)
-    }
-}
-
-/// Allocates from a pool of the driver. What counts is what the pool has reserved, not what is in use of it.
-///
-/// The pool is not asked every time: as long as all that was allocated since it was asked fits into what it had to spare then, it does not
-/// grow, however much of that was freed again meanwhile.
-pub(crate) fn allocate_from_pool(
-    part: Option<&Part>,
-    pool: usize,
-    bytes: u64,
-    allocate: impl FnOnce() -> Code,
-    undo: impl FnOnce(),
-) -> Code {
-    let (Some(process), Some(part)) = (process(), part) else { return allocate() };
-    let mut ledger = process.ledger.take();
-    let Some(counted) = ledger.pool(pool, number(process, part)) else { return allocate() };
-    // What the driver rounds up to.
-    let room = bytes.checked_next_multiple_of(512).unwrap_or(u64::MAX);
-    if room <= counted.spare {
-        counted.spare -= room;
-        drop(ledger);
-        return allocate();
-    }
-    settle(part, counted, of_pool(pool, RESERVED_NOW));
-    counted.spare = counted.counted.saturating_sub(of_pool(pool, USED_NOW));
-    if room <= counted.spare {
-        counted.spare -= room;
-        drop(ledger);
-        return allocate();
-    }
-    let ahead = bytes.checked_next_multiple_of(POOL_STEP).unwrap_or(u64::MAX);
-    if !part.take(ahead) {
-        return OUT_OF_MEMORY;
-    }
-    counted.counted = counted.counted.saturating_add(ahead);
-    let answer = allocate();
-    let now = of_pool(pool, RESERVED_NOW);
-    if now > counted.counted {
-        // It grew by more than was asked, because what it had was in pieces.
-        let more = now - counted.counted;
-        if !part.take(more) {
-            if answer == SUCCESS {
-                undo();
-            }
-            // It has it all the same until the driver trims it, and so it counts.
-            part.add(more);
-            counted.counted = now;
-            return OUT_OF_MEMORY;
-        }
-        counted.counted = now;
-    }
-    settle(part, counted, now);
-    counted.spare = now.saturating_sub(of_pool(pool, USED_NOW));
-    answer
-}
-
-/// Counts what a pool has now.
-fn settle(part: &Part, pool: &mut Pool, now: u64) {
-    if now < pool.counted {
-        part.give(pool.counted - now);
-        pool.counted = now;
-        pool.spare = 0;
-    }
-}
-
-/// Looks at pools again: the driver gives memory back when it likes to.
-pub(crate) fn look_at_pools(process: &Process) {
-    let mut ledger = process.ledger.take();
-    for pool in &mut ledger.pools {
-        if pool.handle != 0
-            && let Some(part) = process.parts.get(pool.part as usize)
-        {
-            settle(part, pool, of_pool(pool.handle, RESERVED_NOW));
-        }
-    }
-}
-
-/// A pool is gone, and what it had reserved.
-pub(crate) fn end_pool(handle: usize) {
-    let Some(process) = process() else { return };
-    let mut ledger = process.ledger.take();
-    if let Some(pool) = ledger.pools.iter_mut().find(|pool| pool.handle == handle) {
-        if let Some(part) = process.parts.get(pool.part as usize) {
-            part.give(pool.counted);
-        }
-        *pool = Pool { handle: 0, counted: 0, spare: 0, part: 0 };
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{BLOCK, Entry, Ledger, POOLS, Pool};
+    use super::{BLOCK, Entry, Ledger};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
     extern crate std;
 
     fn ledger() -> Ledger {
-        let none = Pool { handle: 0, counted: 0, spare: 0, part: 0 };
-        Ledger { entries: core::ptr::null_mut(), room: 0, used: 0, pools: [none; POOLS] }
+        Ledger { entries: core::ptr::null_mut(), room: 0, used: 0 }
     }
 
     proptest! {

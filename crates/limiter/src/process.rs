@@ -5,9 +5,10 @@
 use crate::lock::Lock;
 use crate::memory::Ledger;
 use crate::pages::fresh;
+use crate::pools::{POOLS, Pool};
 use crate::work::Work;
 use crate::{elf, files};
-use carve_limiter_abi::{Host, Limits, Owner, Rate, Region, Turn, TurnCell};
+use carve_limiter_abi::{Host, Limits, Owner, Rate, Region, Trouble, Turn, TurnCell};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use rustix::mm::Advice;
 
@@ -33,6 +34,11 @@ pub(crate) struct Process {
     devices: [AtomicU32; DEVICES],
     /// Allocations.
     pub(crate) ledger: Lock<Ledger>,
+    /// The driver's pools of memory.
+    pub(crate) pools: [Pool; POOLS],
+    pub(crate) pools_lock: Lock<()>,
+    /// How many devices CUDA shows, once it was asked.
+    device_count: AtomicU32,
     /// Work in flight.
     pub(crate) work: Lock<Work>,
     /// Stream captures that go on.
@@ -221,10 +227,34 @@ impl Process {
         if !self.is_limited() {
             return None;
         }
+        // Where there is one device, it is the current one: a question less before every allocation.
+        if self.device_count() == 1 {
+            return self.part(0);
+        }
         let mut device = 0;
         // SAFETY: the driver writes one number.
         let told = unsafe { crate::driver::own::cuCtxGetDevice::call(&mut device) };
         if told == crate::driver::SUCCESS { self.part(device) } else { None }
+    }
+
+    /// How many devices CUDA shows; none while the driver does not tell.
+    pub(crate) fn device_count(&self) -> i32 {
+        let known = self.device_count.load(Ordering::Relaxed);
+        if known > 0 {
+            return known as i32;
+        }
+        let mut count = 0;
+        // SAFETY: the driver writes one number.
+        if unsafe { crate::driver::own::cuDeviceGetCount::call(&mut count) } != crate::driver::SUCCESS {
+            return 0;
+        }
+        self.device_count.store(count.max(0) as u32, Ordering::Relaxed);
+        count
+    }
+
+    /// The number of one of its parts.
+    pub(crate) fn number(&self, part: &Part) -> u32 {
+        self.parts.iter().position(|one| core::ptr::eq(one, part)).unwrap_or(0) as u32
     }
 }
 
@@ -262,6 +292,14 @@ impl Part {
     /// Whether nothing may happen here, because limits can not be held and must be.
     pub(crate) fn is_refused(&self) -> bool {
         self.region.load(Ordering::Relaxed).is_null() && self.pass.load(Ordering::Relaxed) == 0
+    }
+
+    /// Says what keeps its limits from being held. Whether the program may go on all the same.
+    pub(crate) fn goes_on_after(&self, trouble: Trouble) -> bool {
+        if let Some(slot) = self.region().and_then(|(region, slot)| region.slot(slot)) {
+            slot.say(trouble);
+        }
+        self.pass.load(Ordering::Relaxed) != 0
     }
 
     /// Bytes of the share.

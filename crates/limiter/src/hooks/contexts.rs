@@ -1,8 +1,8 @@
 //! Functions that make and end contexts, which take memory of their own.
 
-use crate::driver::own::cuDevicePrimaryCtxGetState;
+use crate::driver::own::{cuCtxFromGreenCtx, cuDevicePrimaryCtxGetState};
 use crate::driver::{CUDA, Code, NOT_FOUND, NOT_PERMITTED, OUT_OF_MEMORY, SUCCESS, hooks};
-use crate::memory::{end_context, note_context};
+use crate::memory::{end_context, forget_green, keep, leave_context, note_context, note_view};
 use crate::process::process;
 use crate::work::forget_context;
 
@@ -53,6 +53,15 @@ unsafe fn made(device: i32, context: *const usize, make: impl FnOnce() -> Code) 
     // SAFETY: the driver has written there.
     note_context(part, unsafe { context.read() } as u64, bytes);
     answer
+}
+
+/// Notes a green context, which is another view of the primary one.
+fn note_green(green: usize, device: i32, primary: usize) {
+    let mut view = 0;
+    // SAFETY: the driver writes one handle.
+    if unsafe { cuCtxFromGreenCtx::call(&mut view, green) } == SUCCESS {
+        note_view(green as u64, view as u64, device, primary as u64);
+    }
 }
 
 fn ended(context: Option<usize>) {
@@ -118,6 +127,91 @@ hooks! {
         let answer = unsafe { cuCtxDestroy_v2::call(context) };
         if answer == SUCCESS {
             ended(Some(context));
+        }
+        answer
+    };
+
+    cuCtxCreate(context: *mut usize, flags: u32, device: i32) => {
+        // SAFETY: the program's own arguments.
+        unsafe { made(device, context, || cuCtxCreate::call(context, flags, device)) }
+    };
+
+    cuGLCtxCreate(context: *mut usize, flags: u32, device: i32) => {
+        // SAFETY: the program's own arguments.
+        unsafe { made(device, context, || cuGLCtxCreate::call(context, flags, device)) }
+    };
+
+    cuGLCtxCreate_v2(context: *mut usize, flags: u32, device: i32) => {
+        // SAFETY: the program's own arguments.
+        unsafe { made(device, context, || cuGLCtxCreate_v2::call(context, flags, device)) }
+    };
+
+    cuVDPAUCtxCreate(context: *mut usize, flags: u32, device: i32, display: u32, find: *mut u8) => {
+        // SAFETY: the program's own arguments.
+        unsafe { made(device, context, || cuVDPAUCtxCreate::call(context, flags, device, display, find)) }
+    };
+
+    cuVDPAUCtxCreate_v2(context: *mut usize, flags: u32, device: i32, display: u32, find: *mut u8) => {
+        // SAFETY: the program's own arguments.
+        unsafe { made(device, context, || cuVDPAUCtxCreate_v2::call(context, flags, device, display, find)) }
+    };
+
+    cuCtxAttach(context: *mut usize, flags: u32) => {
+        // SAFETY: the program's own arguments.
+        let answer = unsafe { cuCtxAttach::call(context, flags) };
+        if answer == SUCCESS && !context.is_null() {
+            // SAFETY: the driver has written there.
+            keep(unsafe { context.read() } as u64);
+        }
+        answer
+    };
+
+    cuCtxDetach(context: usize) => {
+        // SAFETY: the program's own arguments.
+        let answer = unsafe { cuCtxDetach::call(context) };
+        if answer == SUCCESS && leave_context(context as u64) {
+            ended(Some(context));
+        }
+        answer
+    };
+
+    cuGreenCtxCreate(green: *mut usize, resources: usize, device: i32, flags: u32) => {
+        // SAFETY: the program's own arguments.
+        let make = || unsafe { cuGreenCtxCreate::call(green, resources, device, flags) };
+        if is_active(device) {
+            let answer = make();
+            if answer == SUCCESS && let Some(there) = primary(device) {
+                // SAFETY: the driver has written there.
+                note_green(unsafe { green.read() }, device, there);
+            }
+            return answer;
+        }
+        // It holds the primary context of the device, which takes memory because it was not there.
+        let mut context = 0;
+        let place = &raw mut context;
+        let with_primary = || {
+            let answer = make();
+            if answer == SUCCESS && let Some(there) = primary(device) {
+                // SAFETY: a place of our own, and one where the driver has written.
+                unsafe {
+                    place.write(there);
+                    note_green(green.read(), device, there);
+                }
+            }
+            answer
+        };
+        // SAFETY: see above.
+        unsafe { made(device, place, with_primary) }
+    };
+
+    cuGreenCtxDestroy(green: usize) => {
+        // SAFETY: the program's own arguments.
+        let destroy = || unsafe { cuGreenCtxDestroy::call(green) };
+        let Some((view, device)) = forget_green(green as u64) else { return destroy() };
+        // What was allocated in it is the primary context's, and stays as long as that.
+        let answer = let_go(device, false, destroy);
+        if answer == SUCCESS {
+            forget_context(view as usize);
         }
         answer
     };

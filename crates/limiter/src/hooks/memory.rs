@@ -1,10 +1,10 @@
 //! Functions that allocate and free memory by address or handle.
 
-use crate::driver::{CUDA, INVALID_VALUE, SUCCESS, hooks};
-use crate::memory::{Packing, allocate, free, keep, map, release, unmap};
+use crate::driver::{CUDA, Code, INVALID_VALUE, SUCCESS, hooks};
+use crate::memory::{Packing, allocate, free, keep, map, release, unbind_all, unmap};
 use crate::process::{Part, process};
 
-fn current() -> Option<&'static Part> {
+pub(super) fn current() -> Option<&'static Part> {
     process()?.current()
 }
 
@@ -50,10 +50,20 @@ fn channel(format: u32) -> u64 {
 }
 
 /// An array takes at least this much; the driver arranges rows in tiles and may take more.
-fn bytes(width: usize, height: usize, depth: usize, format: u32, channels: u32) -> u64 {
+pub(super) fn bytes(width: usize, height: usize, depth: usize, format: u32, channels: u32) -> u64 {
     let sizes = [width, height.max(1), depth.max(1)];
     let elements = sizes.iter().fold(1u64, |size, &one| size.saturating_mul(one as u64));
     elements.saturating_mul(channel(format)).saturating_mul(u64::from(channels.max(1)))
+}
+
+/// Arrays whose memory is created and bound to them later.
+const WITHOUT_MEMORY: u32 = 0x40 | 0x80;
+
+/// SAFETY: as the driver's.
+unsafe fn part_for(array: *const Array3D) -> Option<&'static Part> {
+    // SAFETY: the driver reads it as well, and refuses null.
+    let bound_later = unsafe { array.as_ref() }.is_some_and(|array| array.flags & WITHOUT_MEMORY != 0);
+    if bound_later { None } else { current() }
 }
 
 /// SAFETY: as the driver's.
@@ -68,6 +78,14 @@ unsafe fn bytes_3d(array: *const Array3D) -> u64 {
     // SAFETY: the driver reads it as well, and refuses null.
     unsafe { array.as_ref() }
         .map_or(0, |array| bytes(array.width, array.height, array.depth, array.format, array.channels))
+}
+
+fn destroyed(array: u64, destroy: impl FnOnce() -> Code) -> Code {
+    let answer = free(array, destroy);
+    if answer == SUCCESS {
+        unbind_all(array);
+    }
+    answer
 }
 
 hooks! {
@@ -151,12 +169,12 @@ hooks! {
 
     cuArray3DCreate_v2(array: *mut u64, wanted: *const Array3D) => {
         // SAFETY: the program's own arguments.
-        unsafe { allocate(current(), bytes_3d(wanted), Packing::WHOLE, array, || cuArray3DCreate_v2::call(array, wanted)) }
+        unsafe { allocate(part_for(wanted), bytes_3d(wanted), Packing::WHOLE, array, || cuArray3DCreate_v2::call(array, wanted)) }
     };
 
     cuArrayDestroy(array: u64) => {
         // SAFETY: the program's own arguments.
-        free(array, || unsafe { cuArrayDestroy::call(array) })
+        destroyed(array, || unsafe { cuArrayDestroy::call(array) })
     };
 
     cuMipmappedArrayCreate(array: *mut u64, wanted: *const Array3D, levels: u32) => {
@@ -164,12 +182,12 @@ hooks! {
         unsafe {
             // All further levels together are a third of the first at most, or as much again where there is one dimension.
             let size = bytes_3d(wanted).saturating_mul(if levels > 1 { 2 } else { 1 });
-            allocate(current(), size, Packing::WHOLE, array, || cuMipmappedArrayCreate::call(array, wanted, levels))
+            allocate(part_for(wanted), size, Packing::WHOLE, array, || cuMipmappedArrayCreate::call(array, wanted, levels))
         }
     };
 
     cuMipmappedArrayDestroy(array: u64) => {
         // SAFETY: the program's own arguments.
-        free(array, || unsafe { cuMipmappedArrayDestroy::call(array) })
+        destroyed(array, || unsafe { cuMipmappedArrayDestroy::call(array) })
     };
 }
