@@ -6,6 +6,7 @@ use crate::driver::{Code, OUT_OF_MEMORY, SUCCESS};
 use crate::pages::fresh;
 use crate::pools::look_at_pools;
 use crate::process::{Linux, Part, Process, process};
+use carve_limiter_abi::Trouble;
 
 /// What the driver takes memory in.
 pub(crate) const BLOCK: u64 = 2 << 20;
@@ -129,16 +130,33 @@ impl Ledger {
         removed
     }
 
-    /// One more small allocation in its block; says whether the block is new.
-    fn enter(&mut self, address: u64, part: u32) -> bool {
+    /// One more small allocation in its block; says whether the block is new, or nothing where there is no room to note it.
+    fn enter(&mut self, address: u64, part: u32) -> Option<bool> {
         let key = (address & !(BLOCK - 1)) | 1;
         match self.find(key) {
             Some(at) => {
                 self.entries()[at].amount += 1;
-                false
+                Some(false)
             }
-            None => self.put(Entry { key, amount: 1, part, ..Entry::default() }),
+            None => self.put(Entry { key, amount: 1, part, ..Entry::default() }).then_some(true),
         }
+    }
+
+    /// Notes an allocation; says how many bytes of what was reserved for it are to be given back, or nothing where there is no room.
+    fn note(&mut self, entry: Entry, reserved: u64) -> Option<u64> {
+        if !self.put(entry) {
+            return None;
+        }
+        if entry.kind != IS_SMALL {
+            return Some(0);
+        }
+        let entered = self.enter(entry.key, entry.part);
+        if entered.is_none()
+            && let Some(at) = self.find(entry.key)
+        {
+            self.remove(at);
+        }
+        entered.map(|is_new| if is_new { 0 } else { reserved })
     }
 
     /// One fewer; says whether the block is empty now.
@@ -208,7 +226,8 @@ fn current_context() -> u64 {
     context as u64
 }
 
-/// Allocates on a part: reserves, lets the driver allocate, and notes what came of it under its address or handle.
+/// Allocates on a part: reserves, lets the driver allocate, and notes what came of it under its address or handle. What can not be noted
+/// could never be given back, so `undo` frees it again, unless the limits say that the program goes on without them.
 ///
 /// SAFETY: `result` must be where `allocate` makes the driver write an address or handle, or null.
 pub(crate) unsafe fn allocate(
@@ -217,6 +236,7 @@ pub(crate) unsafe fn allocate(
     Packing { packed, goes_with_context }: Packing,
     result: *const u64,
     allocate: impl FnOnce() -> Code,
+    undo: impl FnOnce(u64) -> Code,
 ) -> Code {
     let (Some(process), Some(part)) = (process(), part) else { return allocate() };
     let reserved = whole_blocks(bytes.max(1));
@@ -231,23 +251,20 @@ pub(crate) unsafe fn allocate(
     // SAFETY: the driver has written there.
     let key = unsafe { result.read() };
     let context = if goes_with_context { current_context() } else { 0 };
-    let part_number = process.number(part);
     let small = packed && bytes < SMALL;
-    let mut ledger = process.ledger.take();
-    ledger.put(Entry {
-        key,
-        amount: if small { 0 } else { reserved },
-        context,
-        part: part_number,
-        kind: if small { IS_SMALL } else { 0 },
-        kept: 0,
-    });
-    let known_block = small && !ledger.enter(key, part_number);
-    drop(ledger);
-    if known_block {
-        part.give(reserved);
-    }
-    SUCCESS
+    let (amount, kind) = if small { (0, IS_SMALL) } else { (reserved, 0) };
+    let entry = Entry { key, amount, context, part: process.number(part), kind, kept: 0 };
+    let noted = process.ledger.take().note(entry, reserved);
+    let answer = match noted {
+        Some(_) => SUCCESS,
+        None if part.goes_on_after(Trouble::Ledger) => SUCCESS,
+        None => {
+            undo(key);
+            OUT_OF_MEMORY
+        }
+    };
+    part.give(noted.unwrap_or(reserved));
+    answer
 }
 
 /// Frees what was noted under an address or handle, and gives it back if the driver did so too.
@@ -274,11 +291,18 @@ pub(crate) fn free(key: u64, free: impl FnOnce() -> Code) -> Code {
     answer
 }
 
-/// Notes a context that takes memory.
-pub(crate) fn note_context(part: &Part, context: u64, bytes: u64) {
-    let Some(process) = process() else { return };
+/// Notes a context that takes memory; says whether there was room to.
+pub(crate) fn note_context(part: &Part, context: u64, bytes: u64) -> bool {
+    let Some(process) = process() else { return true };
     let part = process.number(part);
-    process.ledger.take().put(Entry { key: context, amount: bytes, context, part, ..Entry::default() });
+    process.ledger.take().put(Entry { key: context, amount: bytes, context, part, ..Entry::default() })
+}
+
+/// What keeps memory could not be noted, so it will count for longer than it is there.
+fn say_unnoted(process: &Process, part: u32) {
+    if let Some(part) = process.parts.get(part as usize) {
+        part.goes_on_after(Trouble::Ledger);
+    }
 }
 
 /// Notes a green context: its handle as a context is another view of a primary one, and ends with it.
@@ -371,7 +395,10 @@ pub(crate) fn bind(array: u64, region: &[u64], handle: u64) {
     if let Some(at) = ledger.find(handle) {
         ledger.entries()[at].kept += 1;
         let hold = Entry { key: hold(array, region), amount: handle, context: array, ..Entry::default() };
-        ledger.put(Entry { kind: IS_HOLD, ..hold });
+        let part = ledger.entries()[at].part;
+        if !ledger.put(Entry { kind: IS_HOLD, ..hold }) {
+            say_unnoted(process, part);
+        }
     }
 }
 
@@ -420,7 +447,10 @@ pub(crate) fn grow_context(
     // What it had from the start is no growth of it.
     let amount =
         if after >= before { known + (after - before) } else { known.saturating_sub(before - after) };
-    ledger.put(Entry { key, amount, context, part: process.number(part), ..Entry::default() });
+    let number = process.number(part);
+    if !ledger.put(Entry { key, amount, context, part: number, ..Entry::default() }) {
+        say_unnoted(process, number);
+    }
     drop(ledger);
     // Reserved was more than `known` so far.
     let (held, due) = (known.saturating_add(reserved), amount);
@@ -468,7 +498,10 @@ pub(crate) fn map(address: u64, handle: u64) {
     let mut ledger = process.ledger.take();
     if let Some(at) = ledger.find(handle) {
         ledger.entries()[at].kept += 1;
-        ledger.put(Entry { key: mapping(address), amount: handle, ..Entry::default() });
+        let part = ledger.entries()[at].part;
+        if !ledger.put(Entry { key: mapping(address), amount: handle, ..Entry::default() }) {
+            say_unnoted(process, part);
+        }
     }
 }
 
@@ -527,7 +560,7 @@ mod tests {
             let mut ledger = ledger();
             let mut blocks = 0i64;
             for address in &addresses {
-                blocks += i64::from(ledger.enter(BLOCK + address * (BLOCK / 4), 0));
+                blocks += i64::from(ledger.enter(BLOCK + address * (BLOCK / 4), 0) == Some(true));
             }
             let distinct: std::collections::BTreeSet<u64> = addresses.iter().map(|address| address / 4).collect();
             prop_assert_eq!(blocks, distinct.len() as i64);

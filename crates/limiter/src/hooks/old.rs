@@ -1,6 +1,6 @@
 //! Functions of CUDA before 3.2 that have later versions: addresses and sizes have 32 bits.
 
-use super::memory::{bytes, current};
+use super::memory::{bytes, cuArrayDestroy, current};
 use crate::driver::{CUDA, Code, SUCCESS, hooks};
 use crate::memory::{Packing, allocate, free};
 use crate::pools::look_at_pools;
@@ -41,7 +41,9 @@ unsafe fn allocate_below(size: u64, pointer: *const u32, call: impl FnOnce() -> 
         answer
     };
     // SAFETY: see above.
-    unsafe { allocate(current(), size, Packing::SHARED, place, and_widen) }
+    unsafe {
+        allocate(current(), size, Packing::SHARED, place, and_widen, |made| cuMemFree::call(made as u32))
+    }
 }
 
 /// As much of a number as 32 bits can say.
@@ -74,7 +76,8 @@ hooks! {
             let size = wanted.as_ref().map_or(0, |told| {
                 bytes(told.width as usize, told.height as usize, 1, told.format, told.channels)
             });
-            allocate(current(), size, Packing::WHOLE, array, || cuArrayCreate::call(array, wanted))
+            let call = || cuArrayCreate::call(array, wanted);
+            allocate(current(), size, Packing::WHOLE, array, call, |made| cuArrayDestroy::call(made))
         }
     };
 
@@ -84,7 +87,8 @@ hooks! {
             let size = wanted.as_ref().map_or(0, |told| {
                 bytes(told.width as usize, told.height as usize, told.depth as usize, told.format, told.channels)
             });
-            allocate(current(), size, Packing::WHOLE, array, || cuArray3DCreate::call(array, wanted))
+            let call = || cuArray3DCreate::call(array, wanted);
+            allocate(current(), size, Packing::WHOLE, array, call, |made| cuArrayDestroy::call(made))
         }
     };
 

@@ -4,6 +4,7 @@ use crate::driver::own::{cuCtxGetDevice, cuDeviceGetMemPool};
 use crate::driver::{CUDA, Code, SUCCESS, hooks};
 use crate::hooks::graph_memory::is_captured;
 use crate::hooks::launches::own;
+use crate::hooks::memory::{ON_DEVICE, part_at};
 use crate::memory::free;
 use crate::pools::{allocate_from_pool, destroy_pool, look_at_pools, note};
 use crate::process::{Part, Process, process};
@@ -57,10 +58,6 @@ pub(crate) struct Properties {
     handles: i32,
     place: Location,
 }
-
-const ON_DEVICE: i32 = 1;
-/// The host, a node of it, or the node of the current thread.
-const ON_HOST: [i32; 3] = [2, 3, 4];
 
 /// Another pool is the current one of a place: it is asked for when it is needed.
 ///
@@ -136,13 +133,8 @@ hooks! {
         // SAFETY: the driver has read the one and written the other.
         let (told, handle) = unsafe { (properties.as_ref(), pool.read()) };
         if let Some((process, told)) = limited().zip(told) {
-            let part = match told.place.kind {
-                ON_DEVICE => process.part(told.place.number),
-                kind if ON_HOST.contains(&kind) => None,
-                _ => process.current(),
-            };
             // Where there is no room for another, allocating from it is refused.
-            note(process, handle, part);
+            note(process, handle, part_at(process, told.place.kind, told.place.number));
         }
         answer
     };

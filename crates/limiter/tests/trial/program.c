@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -363,6 +364,18 @@ static void step(char *text) {
         must("instantiate", p_cuGraphInstantiateWithFlags(&graph, captured, 0));
         for (kind = 0; kind < 5 && !(code = p_cuGraphLaunch(graph, stream)); kind++) must("synchronize", p_cuStreamSynchronize(stream));
         say("graph-memory", kind, code);
+    }
+    else if (!strcmp(text, "starve")) { // From now on the kernel gives no memory; what the driver needs lies ready in the heap.
+        static char *ready[128];
+        long pages = 0;
+        for (int at = 0; at < 128; at++) ready[at] = malloc(100000);
+        for (int at = 0; at < 127; at++) free(ready[at]);
+        FILE *sizes = fopen("/proc/self/statm", "r");
+        if (!sizes || fscanf(sizes, "%ld", &pages) != 1) must("statm", 1);
+        fclose(sizes);
+        struct rlimit all = {pages * 4096, pages * 4096};
+        must("setrlimit", setrlimit(RLIMIT_AS, &all));
+        say("starve", 0, 0);
     }
     else if (!strcmp(text, "trim-graphs")) { must("trim", p_cuDeviceGraphMemTrim(0)); say("trim-graphs", 0, 0); }
     else if (!strcmp(text, "map-release")) { // Maps physical memory and lets go of its handle until that is refused; it stays while it is mapped.

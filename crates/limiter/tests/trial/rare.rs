@@ -1,7 +1,7 @@
 //! Ways to memory that few programs take are no ways round the limit.
 
 use crate::stage::{LIMIT, MIB, Running, Stage, memory_limits, programs};
-use carve_limiter_abi::Limits;
+use carve_limiter_abi::{Limits, Trouble};
 
 fn start(stage: &Stage, ways: &[&str]) -> Running {
     let mut command = stage.command(&programs().join("rare"));
@@ -127,5 +127,14 @@ fn launches_in_green_contexts_and_as_cuda_once_had_them_wait_for_their_share() {
         // How many pieces of a millisecond ran in how many microseconds; a quarter is the share.
         let words: Vec<f64> = told[0].split(' ').skip(1).map(|word| word.parse().unwrap()).collect();
         assert!(words[0] * 1_000.0 / words[1] < 0.4, "{told:?}");
+    }
+}
+
+#[test]
+fn more_pools_than_can_be_noted() {
+    for (pass, expected) in [(false, "pools 64 2"), (true, "pools 100 0")] {
+        let stage = Stage::new(Limits { memory: 8 << 30, pass, ..memory_limits() });
+        assert_eq!(start(&stage, &["pools"]).end(), [expected]);
+        assert_eq!(stage.region().usage().trouble, Some(Trouble::Ledger), "pass {pass}");
     }
 }
