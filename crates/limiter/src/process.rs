@@ -55,6 +55,8 @@ pub(crate) struct Part {
     compute: AtomicU32,
     /// Whether it runs without limits where they can not be held.
     pass: AtomicU32,
+    /// Whether MPS holds its time, and it is only counted.
+    mps: AtomicU32,
     context: AtomicU64,
     /// The pool that its device allocates from, once it was asked.
     pub(crate) pool: AtomicUsize,
@@ -260,11 +262,12 @@ impl Process {
 
 impl Part {
     fn join(&self, share: &files::Share, owner: Owner, namespace: u64) {
-        let Limits { memory, compute, context, pass, .. } = share.limits;
+        let Limits { memory, compute, context, pass, mps, .. } = share.limits;
         self.memory.fetch_add(memory, Ordering::Relaxed);
         self.compute.fetch_add(compute, Ordering::Relaxed);
         self.context.fetch_max(context, Ordering::Relaxed);
         self.pass.fetch_or(u32::from(pass), Ordering::Relaxed);
+        self.mps.fetch_or(u32::from(mps), Ordering::Relaxed);
         if let Some(free) = self.turns.iter().find(|turn| turn.load(Ordering::Relaxed).is_null()) {
             free.store(share.turn.cast_mut(), Ordering::Relaxed);
         }
@@ -317,8 +320,11 @@ impl Part {
         self.compute.load(Ordering::Relaxed) != 0
     }
 
-    /// The share of time that counts now, and the turns. No rate where it is not limited at the moment.
+    /// The share of time that counts now, and the turns. No rate where it is not limited at the moment, or held by MPS.
     pub(crate) fn rate(&self, now: u64) -> Option<(Rate, [Turn; SHARES])> {
+        if self.mps.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
         let compute = self.compute.load(Ordering::Relaxed);
         let mut turns = [Turn::default(); SHARES];
         let mut lent = 0u32;

@@ -138,3 +138,15 @@ fn more_pools_than_can_be_noted() {
         assert_eq!(stage.region().usage().trouble, Some(Trouble::Ledger), "pass {pass}");
     }
 }
+
+#[test]
+fn time_that_mps_holds_is_counted_and_not_limited() {
+    let stage = Stage::new(Limits { memory: 1 << 30, compute: 2_500, mps: true, ..memory_limits() });
+    let lines = stage.run("dlsym", &["open", "saturate:300:1000000"]);
+    let usage = stage.region().usage();
+    assert_eq!(usage.throttled, 0, "{lines:?}");
+    assert!(usage.launches > 0 && usage.busy > 0, "{usage:?}");
+    // What is still in the last burst when the process ends is not counted, and nothing counts twice.
+    let words: Vec<u64> = lines[1].split(' ').skip(1).map(|word| word.parse().unwrap()).collect();
+    assert!(usage.busy <= words[0] * 1_300_000, "{lines:?} {usage:?}");
+}
