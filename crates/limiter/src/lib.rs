@@ -17,6 +17,7 @@ mod elf;
 mod events;
 mod files;
 mod hooks;
+mod ledger;
 mod lock;
 mod memory;
 mod pages;

@@ -2,8 +2,8 @@
 //!
 //! It lies in memory that the kernel empties in a child after `fork`, so a child begins anew by itself.
 
+use crate::ledger::Ledger;
 use crate::lock::Lock;
-use crate::memory::Ledger;
 use crate::pages::fresh;
 use crate::pools::{POOLS, Pool};
 use crate::work::Work;

@@ -71,6 +71,20 @@ fn threads_of_one_process_balance() {
 }
 
 #[test]
+fn a_pool_that_threads_share_never_has_more_than_the_limit() {
+    let stage = Stage::new(memory_limits());
+    let mut running = stage.start("dlsym", &["open", "pool-threads", "pause", "free", "pause"]);
+    let told = running.until_pause();
+    let [now, most] = [1, 2].map(|word| told[1].split(' ').nth(word).unwrap().parse::<u64>().unwrap());
+    assert!(now == stage.held() && most == LIMIT, "{told:?}, {} counted", stage.held());
+    assert!(stage.region().usage().denials > 0, "they never asked for too much");
+    running.go();
+    running.until_pause();
+    assert_eq!(stage.held(), 0);
+    running.kill();
+}
+
+#[test]
 fn racing_processes_never_pass_the_limit_and_each_gets_something() {
     let stage = Stage::new(memory_limits());
     // What all have is counted by the racers themselves: slots that are added up one by one while they change show what never was.

@@ -88,6 +88,8 @@ fn first_uuid(mut program: Command) -> String {
 /// The folder.
 pub(crate) struct Stage {
     folder: TempDir,
+    /// The GPU whose share it is.
+    uuid: String,
 }
 
 impl Stage {
@@ -100,9 +102,14 @@ impl Stage {
 
     /// One with whatever is in its files.
     pub(crate) fn with_files(limits: &[u8], usage: &[u8]) -> Self {
+        Stage::of(uuid(), limits, usage)
+    }
+
+    /// One with a share of a GPU.
+    pub(crate) fn of(uuid: &str, limits: &[u8], usage: &[u8]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::copy(limiter(), folder.path().join("libcarve_limiter.so")).unwrap();
-        let stage = Stage { folder };
+        let stage = Stage { folder, uuid: uuid.to_owned() };
         for (kind, bytes) in [("limits", limits), ("usage", usage)] {
             let file = stage.file(kind);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -117,7 +124,7 @@ impl Stage {
 
     /// The file of limits or of usage.
     pub(crate) fn file(&self, kind: &str) -> PathBuf {
-        self.path().join(kind).join(uuid()).join("share")
+        self.path().join(kind).join(&self.uuid).join("share")
     }
 
     /// Lets the limits count for the first GPU of another machine.
