@@ -231,6 +231,19 @@ impl Arguments {
         Arguments { each: each.0, packed: packed.0 }
     }
 
+    /// Arguments in one buffer, for as long as somebody looks at them.
+    pub(crate) fn in_bytes<T>(bytes: &[u8], look: impl FnOnce(Arguments) -> T) -> T {
+        let size = bytes.len();
+        let list: [*const c_void; 5] = [
+            BUFFER as *const c_void,
+            bytes.as_ptr().cast(),
+            BUFFER_SIZE as *const c_void,
+            std::ptr::from_ref(&size).cast(),
+            std::ptr::null(),
+        ];
+        look(Arguments { each: std::ptr::null(), packed: list.as_ptr() })
+    }
+
     /// The argument at a position that the kernel has, which has a parameter of type `T` there; in a buffer it lies at
     /// an offset.
     pub(crate) fn at<T: Copy>(self, position: usize, offset: usize) -> Answer<T> {

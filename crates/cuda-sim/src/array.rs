@@ -3,14 +3,21 @@
 use crate::error::{Answer, Code};
 use crate::handle::{Handle, Numbered, Thing};
 use crate::session::Session;
-use crate::structs::Array3DDescriptor;
+use crate::structs::{Array3DDescriptor, ArrayMapInfo};
+use std::collections::BTreeMap;
 use std::ffi::c_uint;
 
 /// Where an array's memory lies.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Array {
-    address: u64,
+    /// None where memory is bound to its regions.
+    address: Option<u64>,
+    /// Regions with the physical memory that is bound to them.
+    bound: BTreeMap<(c_uint, [u64; 4]), u32>,
 }
+
+/// Flags of arrays that have no memory before it is bound to them.
+const WITHOUT_MEMORY: c_uint = 0x40 | 0x80;
 
 /// All arrays of the process.
 #[derive(Debug, Default)]
@@ -55,7 +62,9 @@ impl Session {
             return Err(Code::INVALID_VALUE);
         }
         self.count_allocation()?;
-        Ok(Array { address: self.place(here, all)? })
+        let bound_later = shape.flags & WITHOUT_MEMORY != 0;
+        let address = if bound_later { None } else { Some(self.place(here, all)?) };
+        Ok(Array { address, bound: BTreeMap::new() })
     }
 
     /// Makes an array.
@@ -77,7 +86,33 @@ impl Session {
             Thing::Mipmap(number) => self.arrays.mipmapped.remove(number)?,
             _ => return Err(Code::INVALID_HANDLE),
         };
-        self.take_back(array.address).map_err(|_| Code::CONTEXT_IS_DESTROYED)
+        for number in array.bound.into_values() {
+            self.unmap_one(number)?;
+        }
+        array
+            .address
+            .map_or(Ok(()), |address| self.take_back(address))
+            .map_err(|_| Code::CONTEXT_IS_DESTROYED)
+    }
+
+    /// Binds physical memory to a region of an array, or takes it away.
+    pub(crate) fn bind(&mut self, binding: &ArrayMapInfo) -> Answer {
+        let number = match binding.operation {
+            1 => Some(self.map_one(binding.handle)?),
+            2 => None,
+            _ => return Err(Code::INVALID_VALUE),
+        };
+        let array = match binding.array.thing()? {
+            Thing::Array(number) => self.arrays.plain.get_mut(number)?,
+            Thing::Mipmap(number) => self.arrays.mipmapped.get_mut(number)?,
+            _ => return Err(Code::INVALID_HANDLE),
+        };
+        let region = (binding.subresource, binding.region);
+        let before = match number {
+            Some(number) => array.bound.insert(region, number),
+            None => array.bound.remove(&region),
+        };
+        before.map_or(Ok(()), |number| self.unmap_one(number))
     }
 }
 

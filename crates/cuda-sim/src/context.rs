@@ -15,6 +15,12 @@ thread_local! {
 /// Contexts that programs make have numbers from here on; below, the number is the device's.
 const FIRST_MADE: u32 = 1 << 16;
 
+/// Green contexts have numbers from here on; each is another view of its device's primary context.
+const FIRST_GREEN: u32 = 1 << 24;
+
+/// What limits of a context are at first: bytes of a thread's stack, of what kernels print, and of their heap.
+const LIMITS: [usize; 3] = [1 << 10, 1 << 20, 8 << 20];
+
 /// A context that somebody holds.
 #[derive(Debug)]
 pub(crate) struct Context {
@@ -22,6 +28,7 @@ pub(crate) struct Context {
     pub(crate) device: u32,
     /// What it takes of the device's memory by itself.
     taken: u64,
+    limits: [usize; 3],
     /// What a kernel died of. Nothing works in the context from then on.
     pub(crate) died_of: Option<Code>,
 }
@@ -31,6 +38,9 @@ pub(crate) struct Context {
 pub(crate) struct Contexts {
     by_number: BTreeMap<u32, Context>,
     made: u32,
+    /// The devices of green contexts, by their numbers.
+    green: BTreeMap<u32, u32>,
+    greens: u32,
 }
 
 impl Contexts {
@@ -61,7 +71,9 @@ impl Session {
     fn make(&mut self, number: u32, device: u32) -> Answer {
         let taken = self.context_memory(self.device(device as c_int)?);
         self.charge(device, taken)?;
-        self.contexts.by_number.insert(number, Context { held: 0, device, taken, died_of: None });
+        self.contexts
+            .by_number
+            .insert(number, Context { held: 0, device, taken, limits: LIMITS, died_of: None });
         Ok(())
     }
 
@@ -109,6 +121,79 @@ impl Session {
         Ok(())
     }
 
+    /// One more user of the current context, which a program made.
+    pub(crate) fn attach(&mut self) -> Answer<Handle> {
+        let here = self.here()?;
+        self.contexts.get_mut(here.context)?.held += 1;
+        Ok(Handle::of(Thing::Context(here.context)))
+    }
+
+    /// One fewer; the last one ends it.
+    pub(crate) fn detach(&mut self, context: Handle) -> Answer {
+        let number = self.context_number(context)?;
+        match self.contexts.get_mut(number)?.held {
+            0 => self.destroy_context(context),
+            _ => {
+                self.contexts.get_mut(number)?.held -= 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Makes a green context, which holds the primary one. Which multiprocessors it may use is not looked at.
+    pub(crate) fn create_green(&mut self, ordinal: c_int) -> Answer<Handle> {
+        let device = self.ordinal(ordinal)?;
+        self.retain(ordinal)?;
+        let number = FIRST_GREEN + self.contexts.greens;
+        self.contexts.greens += 1;
+        self.contexts.green.insert(number, device);
+        Ok(Handle::of(Thing::Green(number)))
+    }
+
+    fn green_number(&self, green: Handle) -> Answer<u32> {
+        match green.thing() {
+            Ok(Thing::Green(number)) if self.contexts.green.contains_key(&number) => Ok(number),
+            _ => Err(Code::INVALID_CONTEXT),
+        }
+    }
+
+    /// Ends a green context and lets go of the primary one.
+    pub(crate) fn destroy_green(&mut self, green: Handle) -> Answer {
+        let number = self.green_number(green)?;
+        let device = self.contexts.green.remove(&number).ok_or(Code::INVALID_CONTEXT)?;
+        self.release(device as c_int)
+    }
+
+    /// A green context as a context.
+    pub(crate) fn context_of_green(&self, green: Handle) -> Answer<Handle> {
+        Ok(Handle::of(Thing::Context(self.green_number(green)?)))
+    }
+
+    /// One of the current context's limits.
+    pub(crate) fn context_limit(&mut self, limit: c_int) -> Answer<usize> {
+        let here = self.here()?;
+        let limits = self.contexts.get_mut(here.context)?.limits;
+        let place = usize::try_from(limit).map_err(|_| Code::UNSUPPORTED_LIMIT)?;
+        limits.get(place).copied().ok_or(Code::UNSUPPORTED_LIMIT)
+    }
+
+    /// Changes one, and with it what the context takes.
+    pub(crate) fn set_context_limit(&mut self, limit: c_int, value: usize) -> Answer {
+        let before = self.context_limit(limit)? as u64;
+        let here = self.here()?;
+        let of_each = if limit == 0 { self.threads(here.device)? } else { 1 };
+        let bytes = |value: u64| value.saturating_mul(of_each);
+        let (before, after) = (bytes(before), bytes(value as u64));
+        self.charge(here.device, after.saturating_sub(before))?;
+        self.refund(here.device, before.saturating_sub(after));
+        let context = self.contexts.get_mut(here.context)?;
+        context.taken = context.taken.saturating_add(after).saturating_sub(before);
+        if let Some(place) = context.limits.get_mut(limit as usize) {
+            *place = value;
+        }
+        Ok(())
+    }
+
     fn end(&mut self, number: u32) {
         let Some(context) = self.contexts.by_number.remove(&number) else { return };
         self.modules.unload_all(number);
@@ -123,7 +208,12 @@ impl Session {
 
     fn context_number(&self, context: Handle) -> Answer<u32> {
         match context.thing() {
-            Ok(Thing::Context(number)) if self.contexts.by_number.contains_key(&number) => Ok(number),
+            Ok(Thing::Context(number))
+                if self.contexts.by_number.contains_key(&number)
+                    || self.contexts.green.contains_key(&number) =>
+            {
+                Ok(number)
+            }
             _ => Err(Code::INVALID_CONTEXT),
         }
     }
@@ -174,6 +264,8 @@ impl Session {
 
     /// A context in which a kernel died answers nothing else.
     fn alive(&mut self, number: u32) -> Answer<Here> {
+        // In a green context everything is the primary one's.
+        let number = self.contexts.green.get(&number).copied().unwrap_or(number);
         let context = self.contexts.get_mut(number)?;
         match context.died_of {
             Some(code) => Err(code),

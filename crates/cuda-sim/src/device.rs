@@ -111,6 +111,7 @@ impl Device {
             16 => session.limits.multiprocessors(self.multiprocessors),
             33 => u32::from(self.gpu.address.bus),
             34 => u32::from(self.gpu.address.device),
+            39 => THREADS,
             41 => 1, // unified addressing
             50 => self.gpu.address.domain,
             75 => self.gpu.compute_capability.0,
@@ -133,6 +134,9 @@ fn fold(uuid: &str) -> u64 {
     ((digits >> 64) as u64 ^ digits as u64).max(1)
 }
 
+/// Threads of a multiprocessor, as on every data centre GPU since Volta but for those for inference.
+const THREADS: u32 = 2048;
+
 /// What a context takes before its program allocates anything, in bytes: measured on an H200 for 32 and 132
 /// multiprocessors under MPS, and a straight line through the two. Most of it is local memory of the multiprocessors.
 fn context_memory(multiprocessors: u32) -> u64 {
@@ -143,6 +147,12 @@ impl Session {
     /// What a context on a device takes: less for a client that may use a part of the multiprocessors alone.
     pub(crate) fn context_memory(&self, device: &Device) -> u64 {
         context_memory(self.limits.multiprocessors(device.multiprocessors))
+    }
+
+    /// Threads that can run on a device at a time.
+    pub(crate) fn threads(&self, device: u32) -> Answer<u64> {
+        let device = self.device(device as c_int)?;
+        Ok(u64::from(THREADS) * u64::from(self.limits.multiprocessors(device.multiprocessors)))
     }
 
     /// A device by the number that C has for it.

@@ -210,6 +210,20 @@ impl Session {
         self.graphs.executables.remove(number).map(drop)
     }
 
+    /// Makes room for what a graph will allocate, before it runs.
+    pub(crate) fn upload_graph(&mut self, executable: Handle) -> Answer {
+        let number = self.executable_number(executable)?;
+        let steps = self.graphs.executables.get(number)?.steps.clone();
+        let device = self.here()?.device;
+        let mut all = 0_u64;
+        for step in &steps {
+            if let Work::Allocate { bytes, .. } = step {
+                all = all.saturating_add(*bytes);
+            }
+        }
+        self.reserve_for_graphs(device, all)
+    }
+
     /// Runs a graph in a stream, or in a capture makes it a step of the other graph.
     pub(crate) fn launch_graph(&mut self, executable: Handle, stream: Handle, zero: Zero) -> Answer {
         let number = self.executable_number(executable)?;

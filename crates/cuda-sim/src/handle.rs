@@ -67,6 +67,8 @@ things! {
     Array = 12,
     /// An array in several sizes.
     Mipmap = 13,
+    /// A green context.
+    Green = 15,
 }
 
 impl Handle {

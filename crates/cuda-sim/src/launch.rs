@@ -33,7 +33,23 @@ pub(crate) struct VectorAdd {
     reached: u64,
 }
 
+/// What was set for a kernel before a launch that says the number of blocks alone.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Prepared {
+    pub(crate) threads: [u32; 3],
+    pub(crate) arguments: Vec<u8>,
+}
+
 impl Session {
+    /// Launches a kernel with what was set for it before.
+    pub(crate) fn launch_prepared(&mut self, stream: u32, function: Handle, blocks: [u32; 3]) -> Answer {
+        let prepared = self.prepared.get(&function.value()).cloned().unwrap_or_default();
+        let call = Arguments::in_bytes(&prepared.arguments, |arguments| {
+            self.call(function, (blocks, prepared.threads), arguments)
+        })?;
+        self.submit(stream, Work::Kernel(call))
+    }
+
     /// Launches a kernel in a stream. A kernel that goes wrong is no failure of the launch: waiting tells.
     pub(crate) fn launch(
         &mut self,

@@ -19,10 +19,15 @@ const LARGE: u64 = 1 << 20;
 /// Addresses of devices begin here, far from those of the process.
 pub(crate) const FIRST_ADDRESS: u64 = 1 << 60;
 
+/// Those that have 32 bits begin here. Programs of today have nothing so low.
+const FIRST_BELOW: u64 = 16 * BLOCK;
+
 /// What the process has allocated on all devices.
 #[derive(Debug)]
 pub(crate) struct Memory {
     next_address: u64,
+    /// The same for addresses that have 32 bits.
+    next_below: u64,
     /// By device: contexts, blocks, pools and physical memory.
     taken: BTreeMap<u32, u64>,
     pub(crate) allocations: BTreeMap<u64, Allocation>,
@@ -56,6 +61,7 @@ impl Default for Memory {
     fn default() -> Self {
         Memory {
             next_address: FIRST_ADDRESS,
+            next_below: FIRST_BELOW,
             taken: BTreeMap::new(),
             allocations: BTreeMap::new(),
             blocks: BTreeMap::new(),
@@ -154,6 +160,26 @@ impl Session {
         }
         self.count_allocation()?;
         self.place(here, bytes as u64)
+    }
+
+    /// Allocates in the current context at an address that has 32 bits, always in blocks of its own.
+    pub(crate) fn allocate_below(&mut self, bytes: usize) -> Answer<u64> {
+        let here = self.here()?;
+        self.refuse_while_capturing()?;
+        if bytes == 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        self.count_allocation()?;
+        let (address, size) = (self.memory.next_below, blocks(bytes as u64)?);
+        let next = address.saturating_add(size).saturating_add(BLOCK);
+        if next > u64::from(u32::MAX) {
+            return Err(Code::OUT_OF_MEMORY);
+        }
+        self.charge(here.device, size)?;
+        self.memory.next_below = next;
+        let allocation = Allocation { here, origin: Origin::Blocks, pages: Pages::new(bytes as u64) };
+        self.memory.allocations.insert(address, allocation);
+        Ok(address)
     }
 
     /// Finds room for so many bytes, in a shared block or in blocks of their own.

@@ -117,6 +117,19 @@ impl Session {
         self.drop_unused(number)
     }
 
+    /// One more place keeps physical memory.
+    pub(crate) fn map_one(&mut self, handle: u64) -> Answer<u32> {
+        let number = self.physical_number(handle)?;
+        self.mapped.physical.get_mut(number)?.mappings += 1;
+        Ok(number)
+    }
+
+    /// One fewer.
+    pub(crate) fn unmap_one(&mut self, number: u32) -> Answer {
+        self.mapped.physical.get_mut(number)?.mappings -= 1;
+        self.drop_unused(number)
+    }
+
     fn drop_unused(&mut self, number: u32) -> Answer {
         let physical = self.mapped.physical.get(number)?;
         if physical.handles > 0 || physical.mappings > 0 {
@@ -201,8 +214,7 @@ impl Session {
     pub(crate) fn unmap(&mut self, address: u64, size: usize) -> Answer {
         for start in self.mappings_of(address, size as u64)? {
             let mapping = self.mapped.mappings.remove(&start).ok_or(Code::UNKNOWN)?;
-            self.mapped.physical.get_mut(mapping.physical)?.mappings -= 1;
-            self.drop_unused(mapping.physical)?;
+            self.unmap_one(mapping.physical)?;
         }
         Ok(())
     }

@@ -245,6 +245,14 @@ impl Session {
         Ok(())
     }
 
+    /// Reserves what graphs will need, unless they have as much to spare.
+    pub(crate) fn reserve_for_graphs(&mut self, device: u32, bytes: u64) -> Answer {
+        let missing = self.pools.graphs.entry(device).or_default().missing(grains(bytes))?;
+        self.charge(device, missing)?;
+        self.pools.graphs.entry(device).or_default().hand_out(0, missing);
+        Ok(())
+    }
+
     /// What a graph allocated comes back.
     pub(crate) fn give_to_graphs(&mut self, device: u32, bytes: u64) {
         let level = self.pools.graphs.entry(device).or_default();

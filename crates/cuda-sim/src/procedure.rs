@@ -122,7 +122,8 @@ mod tests {
             "before threads had streams"
         );
         assert_eq!(symbol("cuMemAlloc", 13000, true), Some("cuMemAlloc_v2"), "there is no other");
-        assert_eq!(choose("cuMemAlloc", 3010, false), Found::Newer);
+        assert_eq!(symbol("cuMemAlloc", 3010, false), Some("cuMemAlloc"), "with 32 bits");
+        assert_eq!(choose("cuMemAllocAsync", 11010, false), Found::Newer);
         assert_eq!(choose("cuMemAlloc_v2", 13000, false), Found::Nothing);
         assert_eq!(choose("cuNothing", 13000, false), Found::Nothing);
     }

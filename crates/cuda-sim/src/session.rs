@@ -10,6 +10,7 @@ use crate::event::Event;
 use crate::graph::Graphs;
 use crate::handle::{Handle, Numbered};
 use crate::host::Host;
+use crate::launch::Prepared;
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::module::Modules;
@@ -41,6 +42,8 @@ pub(crate) struct Session {
     pub(crate) pools: Pools,
     pub(crate) mapped: Virtual,
     pub(crate) arrays: Arrays,
+    /// What was set for kernels, by their handles.
+    pub(crate) prepared: BTreeMap<usize, Prepared>,
     /// How often allocations were opened by handle.
     pub(crate) opened: BTreeMap<u64, u32>,
     pub(crate) streams: Streams,

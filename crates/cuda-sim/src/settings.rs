@@ -107,6 +107,7 @@ pub(crate) fn from_environment() -> Result<Session, SettingsError> {
         pools: Default::default(),
         mapped: Default::default(),
         arrays: Default::default(),
+        prepared: Default::default(),
         opened: Default::default(),
         streams: Default::default(),
         events: Default::default(),

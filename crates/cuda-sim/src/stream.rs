@@ -186,6 +186,14 @@ impl Session {
         Ok(Handle::of(Thing::Stream(number)))
     }
 
+    /// Makes a stream in a green context.
+    pub(crate) fn create_green_stream(&mut self, green: Handle, priority: c_int) -> Answer<Handle> {
+        let view = self.context_of_green(green)?;
+        let here = self.in_context(view)?;
+        let number = self.streams.all.add(Stream::new(here.context, Kind::NonBlocking, priority));
+        Ok(Handle::of(Thing::Stream(number)))
+    }
+
     /// The stream that a handle means.
     pub(crate) fn stream(&mut self, stream: Handle, zero: Zero) -> Answer<u32> {
         let zero = match stream.value() {

@@ -154,6 +154,45 @@ pub(crate) struct ArrayDescriptor {
     pub(crate) channels: c_uint,
 }
 
+/// `CUDA_ARRAY_DESCRIPTOR_v1`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct OldArrayDescriptor {
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) format: c_uint,
+    pub(crate) channels: c_uint,
+}
+
+/// `CUDA_ARRAY3D_DESCRIPTOR_v1`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct OldArray3DDescriptor {
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) depth: u32,
+    pub(crate) format: c_uint,
+    pub(crate) channels: c_uint,
+    flags: c_uint,
+}
+
+/// `CUarrayMapInfo`, as far as it is looked at.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct ArrayMapInfo {
+    resource: c_uint,
+    pub(crate) array: Handle,
+    pub(crate) subresource: c_uint,
+    pub(crate) region: [u64; 4],
+    pub(crate) operation: c_uint,
+    handle_type: c_uint,
+    pub(crate) handle: u64,
+    offset: u64,
+    devices: c_uint,
+    flags: c_uint,
+    reserved: [c_uint; 2],
+}
+
 /// `CUDA_ARRAY3D_DESCRIPTOR_v2`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -163,7 +202,7 @@ pub(crate) struct Array3DDescriptor {
     pub(crate) depth: usize,
     pub(crate) format: c_uint,
     pub(crate) channels: c_uint,
-    flags: c_uint,
+    pub(crate) flags: c_uint,
 }
 
 impl Array3DDescriptor {

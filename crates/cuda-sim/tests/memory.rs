@@ -460,3 +460,45 @@ fn child_does_not_start() {
     let Some(c) = support::loaded() else { return };
     assert_eq!(c!(c, cuInit(0 => u32)), 999);
 }
+
+#[test]
+fn old_green_and_sparse_memory_counts() {
+    support::run("child_uses_rare_memory", &[]);
+}
+
+#[test]
+#[ignore = "run as a child process"]
+fn child_uses_rare_memory() {
+    let Some(c) = ready() else { return };
+    let free = c.free();
+    let taken = || free - c.free();
+    let mut low = 0_u32;
+    assert_eq!(c!(c, cuMemAlloc(&mut low => *mut u32, 3 << 20 => u32)), 0);
+    assert_eq!(taken(), 2 * BLOCK);
+    assert_eq!(c!(c, cuMemFree(low => u32)), 0);
+    assert_eq!(taken(), 0);
+
+    // Green contexts are views of the primary one.
+    let (mut green, mut view): (Pointer, Pointer) = (null_mut(), null_mut());
+    assert_eq!(
+        c!(c, cuGreenCtxCreate(&mut green => *mut Pointer, null_mut() => Pointer, 0 => i32, 1 => u32)),
+        0
+    );
+    assert_eq!(c!(c, cuCtxFromGreenCtx(&mut view => *mut Pointer, green => Pointer)), 0);
+    assert_eq!(c!(c, cuCtxPushCurrent_v2(view => Pointer)), 0);
+    let address = c.allocate(MIB).unwrap();
+    assert_eq!(c!(c, cuCtxPopCurrent_v2(&mut view => *mut Pointer)), 0);
+    assert_eq!(c!(c, cuGreenCtxDestroy(green => Pointer)), 0);
+    assert_eq!(taken(), BLOCK, "the primary one has it");
+    assert_eq!(c!(c, cuCtxPushCurrent_v2(view => Pointer)), 201);
+    assert_eq!(c.release(address), 0);
+
+    // A context takes more for a larger heap, and for stacks of all threads.
+    let mut heap = 0_usize;
+    assert_eq!(c!(c, cuCtxGetLimit(&mut heap => *mut usize, 2 => i32)), 0);
+    assert_eq!(c!(c, cuCtxSetLimit(2 => i32, heap + BLOCK => usize)), 0);
+    assert_eq!(taken(), BLOCK);
+    assert_eq!(c!(c, cuCtxSetLimit(2 => i32, heap => usize)), 0);
+    assert_eq!(taken(), 0);
+    assert_eq!(c!(c, cuCtxSetLimit(99 => i32, 1 => usize)), 215);
+}

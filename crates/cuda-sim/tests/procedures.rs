@@ -69,8 +69,13 @@ fn child_asks_for_functions() {
         assert_eq!(ask(&c, unknown, newest, 0), (0, null_mut(), 1), "{unknown}");
         assert_eq!(ask_first(&c, unknown, newest, 0), (500, null_mut()), "{unknown}");
     }
-    assert_eq!(ask(&c, "cuMemAlloc", 3010, 0), (0, null_mut(), 2), "there was another one then");
-    assert_eq!(ask_first(&c, "cuMemAlloc", 3010, 0), (500, null_mut()));
+    assert_eq!(
+        ask(&c, "cuMemAlloc", 3010, 0).1,
+        c.symbol("cuMemAlloc").unwrap(),
+        "there was another one then"
+    );
+    assert_eq!(ask(&c, "cuMemAllocAsync", 11010, 0), (0, null_mut(), 2), "it came later");
+    assert_eq!(ask_first(&c, "cuMemAllocAsync", 11010, 0), (500, null_mut()));
     assert_eq!(ask(&c, "cuInit", newest + 10, 0).0, 1, "newer than the driver");
     assert_eq!(ask(&c, "cuInit", newest, 4).0, 1);
     // The status may be left out, the place for the address may not.

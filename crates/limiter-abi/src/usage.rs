@@ -295,11 +295,20 @@ impl Region {
         (held, all)
     }
 
-    /// Reserves bytes for a process before they are allocated, if the container has them left under its limit.
+    /// Reserves bytes for a process before they are allocated, if the container has them left under its limit. A refusal is counted.
+    pub fn reserve(&self, number: usize, bytes: u64, limit: u64, host: &impl Host) -> bool {
+        let granted = self.reserve_if_left(number, bytes, limit, host);
+        if let Some(mine) = self.slot(number).filter(|_| !granted) {
+            mine.denials.fetch_add(1, Ordering::Relaxed);
+        }
+        granted
+    }
+
+    /// The same for who can do without: nobody is refused anything.
     ///
     /// Everybody first says what they ask for and then looks at what all have and ask for. Of two who ask at once at least one sees
     /// the other, so together they never pass the limit; who was in the way only by asking is waited for.
-    pub fn reserve(&self, number: usize, bytes: u64, limit: u64, host: &impl Host) -> bool {
+    pub fn reserve_if_left(&self, number: usize, bytes: u64, limit: u64, host: &impl Host) -> bool {
         let Some(mine) = self.slot(number) else { return false };
         let namespace = mine.namespace.load(Ordering::Relaxed);
         let mut looked = false;
@@ -325,7 +334,6 @@ impl Region {
             times += 1;
             host.pause(times);
         }
-        mine.denials.fetch_add(1, Ordering::Relaxed);
         false
     }
 

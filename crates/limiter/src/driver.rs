@@ -140,8 +140,13 @@ pub(crate) use hooks;
 /// Ordinary functions that the limiter uses itself.
 pub(crate) mod own {
     super::driver! {
+        cuCtxFromGreenCtx(context: *mut usize, green: usize);
         cuCtxGetCurrent(context: *mut usize);
         cuCtxGetDevice(device: *mut i32);
+        cuDeviceGetCount(count: *mut i32);
+        cuDeviceGetDefaultMemPool(pool: *mut usize, device: i32);
+        cuDeviceGetAttribute(value: *mut i32, attribute: i32, device: i32);
+        cuCtxGetLimit(value: *mut usize, limit: i32);
         cuDeviceGetUuid_v2(uuid: *mut [u8; 16], device: i32);
         cuDeviceGetUuid(uuid: *mut [u8; 16], device: i32);
         cuDevicePrimaryCtxGetState(device: i32, flags: *mut u32, active: *mut i32);
@@ -153,6 +158,7 @@ pub(crate) mod own {
         cuStreamIsCapturing(stream: usize, status: *mut i32);
         cuThreadExchangeStreamCaptureMode(mode: *mut i32);
         cuMemPoolGetAttribute(pool: usize, attribute: i32, value: *mut u64);
+        cuMemPoolTrimTo(pool: usize, keep: usize);
         cuDeviceGetMemPool(pool: *mut usize, device: i32);
         cuDeviceGetGraphMemAttribute(device: i32, attribute: i32, value: *mut u64);
     }

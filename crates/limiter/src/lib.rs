@@ -18,9 +18,11 @@ mod elf;
 mod events;
 mod files;
 mod hooks;
+mod ledger;
 mod lock;
 mod memory;
 mod pages;
+mod pools;
 mod process;
 mod work;
 

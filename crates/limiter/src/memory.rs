@@ -3,169 +3,29 @@
 //! Memory is counted as the driver takes it, in blocks of 2 MiB. Small allocations share blocks, so a block counts once for all of them.
 
 use crate::driver::{Code, OUT_OF_MEMORY, SUCCESS};
-use crate::pages::fresh;
+use crate::ledger::{Entry, IS_HOLD, IS_SMALL, IS_VIEW, may_be_noted};
+use crate::pools::look_at_pools;
 use crate::process::{Linux, Part, Process, process};
+use carve_limiter_abi::Trouble;
 
 /// What the driver takes memory in.
 pub(crate) const BLOCK: u64 = 2 << 20;
 /// Smaller allocations share blocks.
 const SMALL: u64 = 1 << 20;
-/// What pools grow by.
-const POOL_STEP: u64 = 32 << 20;
-
-/// An entry of the ledger: an allocation by its address or handle, or a block of small ones.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C)]
-struct Entry {
-    /// Zero for one that is free; blocks have the lowest bit set, which no address has.
-    key: u64,
-    /// Bytes reserved for it; of a block, how many small allocations are in it.
-    amount: u64,
-    /// The context that it goes with; zero where it outlives all.
-    context: u64,
-    /// Which part, by its number.
-    part: u32,
-    small: u32,
-    /// Of physical memory: handles and mappings that keep it, beside the first handle.
-    kept: u32,
-}
-
-/// Every allocation of the process. Zeros are an empty one.
-#[derive(Debug)]
-#[repr(C)]
-pub(crate) struct Ledger {
-    entries: *mut Entry,
-    /// How many there is room for: a power of two, or zero.
-    room: usize,
-    used: usize,
-    pools: [Pool; POOLS],
-}
-
-// SAFETY: its memory is its own.
-unsafe impl Send for Ledger {}
-
-const POOLS: usize = 32;
-
-/// What a pool of the driver has reserved, as far as it is counted.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-struct Pool {
-    handle: usize,
-    counted: u64,
-    /// What is certainly free of it.
-    spare: u64,
-    part: u32,
-}
-
-fn spread(key: u64) -> usize {
-    (key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20) as usize
-}
-
-impl Ledger {
-    fn entries(&mut self) -> &mut [Entry] {
-        if self.room == 0 {
-            return &mut [];
-        }
-        // SAFETY: that many were mapped.
-        unsafe { core::slice::from_raw_parts_mut(self.entries, self.room) }
-    }
-
-    fn grow(&mut self) -> Option<()> {
-        let room = (self.room * 2).max(1_024);
-        let size = room * size_of::<Entry>();
-        let new = fresh(size)?;
-        let (old, before) = (self.entries, self.room);
-        (self.entries, self.room, self.used) = (new.cast(), room, 0);
-        if before > 0 {
-            // SAFETY: that many entries were mapped there.
-            let all = unsafe { core::slice::from_raw_parts(old, before) };
-            for entry in all.iter().filter(|entry| entry.key != 0) {
-                self.put(*entry);
-            }
-            // SAFETY: nobody knows of the old ones any more.
-            let _ = unsafe { rustix::mm::munmap(old.cast(), before * size_of::<Entry>()) };
-        }
-        Some(())
-    }
-
-    fn put(&mut self, new: Entry) -> bool {
-        if self.used * 2 >= self.room && self.grow().is_none() {
-            return false;
-        }
-        let mask = self.room - 1;
-        let entries = self.entries();
-        let mut at = spread(new.key) & mask;
-        while entries[at].key != 0 && entries[at].key != new.key {
-            at = (at + 1) & mask;
-        }
-        let fresh = entries[at].key == 0;
-        entries[at] = new;
-        self.used += usize::from(fresh);
-        true
-    }
-
-    fn find(&mut self, key: u64) -> Option<usize> {
-        let mask = self.room.wrapping_sub(1);
-        let entries = self.entries();
-        let mut at = spread(key) & mask;
-        while let Some(entry) = entries.get(at).filter(|entry| entry.key != 0) {
-            if entry.key == key {
-                return Some(at);
-            }
-            at = (at + 1) & mask;
-        }
-        None
-    }
-
-    fn remove(&mut self, at: usize) -> Entry {
-        let mask = self.room - 1;
-        let entries = self.entries();
-        let removed = entries[at];
-        // Those behind it move up, so that none is cut off from where it is looked for.
-        let (mut hole, mut next) = (at, (at + 1) & mask);
-        while entries[next].key != 0 {
-            let home = spread(entries[next].key) & mask;
-            if (next.wrapping_sub(home) & mask) >= (next.wrapping_sub(hole) & mask) {
-                entries[hole] = entries[next];
-                hole = next;
-            }
-            next = (next + 1) & mask;
-        }
-        entries[hole] = Entry::default();
-        self.used -= 1;
-        removed
-    }
-
-    /// One more small allocation in its block; says whether the block is new.
-    fn enter(&mut self, address: u64, part: u32) -> bool {
-        let key = (address & !(BLOCK - 1)) | 1;
-        match self.find(key) {
-            Some(at) => {
-                self.entries()[at].amount += 1;
-                false
-            }
-            None => self.put(Entry { key, amount: 1, part, ..Entry::default() }),
-        }
-    }
-
-    /// One fewer; says whether the block is empty now.
-    fn leave(&mut self, address: u64) -> bool {
-        let key = (address & !(BLOCK - 1)) | 1;
-        let Some(at) = self.find(key) else { return false };
-        self.entries()[at].amount -= 1;
-        let empty = self.entries()[at].amount == 0;
-        if empty {
-            self.remove(at);
-        }
-        empty
-    }
-}
 
 impl Part {
     /// Reserves bytes, or says that there are none left.
     pub(crate) fn take(&self, bytes: u64) -> bool {
         match self.region() {
             Some((region, slot)) => region.reserve(slot, bytes, self.memory(), &Linux),
+            None => !self.is_refused(),
+        }
+    }
+
+    /// The same for who can do without.
+    pub(crate) fn take_if_left(&self, bytes: u64) -> bool {
+        match self.region() {
+            Some((region, slot)) => region.reserve_if_left(slot, bytes, self.memory(), &Linux),
             None => !self.is_refused(),
         }
     }
@@ -187,10 +47,6 @@ impl Part {
     pub(crate) fn held(&self) -> u64 {
         self.region().map_or(0, |(region, _)| region.usage().held)
     }
-}
-
-fn number(process: &Process, part: &Part) -> u32 {
-    process.parts.iter().position(|one| core::ptr::eq(one, part)).unwrap_or(0) as u32
 }
 
 pub(crate) fn whole_blocks(bytes: u64) -> u64 {
@@ -219,7 +75,8 @@ fn current_context() -> u64 {
     context as u64
 }
 
-/// Allocates on a part: reserves, lets the driver allocate, and notes what came of it under its address or handle.
+/// Allocates on a part: reserves, lets the driver allocate, and notes what came of it under its address or handle. What can not be noted
+/// could never be given back, so `undo` frees it again, unless the limits say that the program goes on without them.
 ///
 /// SAFETY: `result` must be where `allocate` makes the driver write an address or handle, or null.
 pub(crate) unsafe fn allocate(
@@ -228,6 +85,7 @@ pub(crate) unsafe fn allocate(
     Packing { packed, goes_with_context }: Packing,
     result: *const u64,
     allocate: impl FnOnce() -> Code,
+    undo: impl FnOnce(u64) -> Code,
 ) -> Code {
     let (Some(process), Some(part)) = (process(), part) else { return allocate() };
     let reserved = whole_blocks(bytes.max(1));
@@ -242,27 +100,32 @@ pub(crate) unsafe fn allocate(
     // SAFETY: the driver has written there.
     let key = unsafe { result.read() };
     let context = if goes_with_context { current_context() } else { 0 };
-    let part_number = number(process, part);
     let small = packed && bytes < SMALL;
-    let mut ledger = process.ledger.take();
-    ledger.put(Entry {
-        key,
-        amount: if small { 0 } else { reserved },
-        context,
-        part: part_number,
-        small: u32::from(small),
-        kept: 0,
-    });
-    let known_block = small && !ledger.enter(key, part_number);
-    drop(ledger);
-    if known_block {
-        part.give(reserved);
-    }
-    SUCCESS
+    let (amount, kind) = if small { (0, IS_SMALL) } else { (reserved, 0) };
+    let entry = Entry { key, amount, context, part: process.number(part), kind, kept: 0 };
+    let noted = process.ledger.take().note(entry, reserved);
+    let answer = match noted {
+        Some(_) => SUCCESS,
+        None if part.goes_on_after(Trouble::Ledger) => SUCCESS,
+        None => {
+            undo(key);
+            OUT_OF_MEMORY
+        }
+    };
+    part.give(noted.unwrap_or(reserved));
+    answer
 }
 
 /// Frees what was noted under an address or handle, and gives it back if the driver did so too.
+#[inline]
 pub(crate) fn free(key: u64, free: impl FnOnce() -> Code) -> Code {
+    if !may_be_noted(key) {
+        return free();
+    }
+    free_noted(key, free)
+}
+
+fn free_noted(key: u64, free: impl FnOnce() -> Code) -> Code {
     let Some(process) = process().filter(|process| process.is_limited()) else { return free() };
     // Taken out before, because another thread may get the same address the moment it is free.
     let noted = {
@@ -276,7 +139,7 @@ pub(crate) fn free(key: u64, free: impl FnOnce() -> Code) -> Code {
         process.ledger.take().put(entry);
         return answer;
     }
-    let back = if entry.small == 1 {
+    let back = if entry.kind == IS_SMALL {
         if process.ledger.take().leave(key) { BLOCK } else { 0 }
     } else {
         entry.amount
@@ -285,39 +148,175 @@ pub(crate) fn free(key: u64, free: impl FnOnce() -> Code) -> Code {
     answer
 }
 
-/// Notes a context that takes memory.
-pub(crate) fn note_context(part: &Part, context: u64, bytes: u64) {
-    let Some(process) = process() else { return };
-    let part = number(process, part);
-    process.ledger.take().put(Entry { key: context, amount: bytes, context, part, ..Entry::default() });
+/// Notes a context that takes memory; says whether there was room to.
+pub(crate) fn note_context(part: &Part, context: u64, bytes: u64) -> bool {
+    let Some(process) = process() else { return true };
+    let part = process.number(part);
+    process.ledger.take().put(Entry { key: context, amount: bytes, context, part, ..Entry::default() })
 }
 
-/// A context is gone, and with it what was allocated in it.
+/// What keeps memory could not be noted, so it will count for longer than it is there.
+fn say_unnoted(process: &Process, part: u32) {
+    if let Some(part) = process.parts.get(part as usize) {
+        part.goes_on_after(Trouble::Ledger);
+    }
+}
+
+/// Notes a green context: its handle as a context is another view of a primary one, and ends with it.
+pub(crate) fn note_view(green: u64, view: u64, device: i32, primary: u64) {
+    let Some(process) = process().filter(|process| process.is_limited()) else { return };
+    let entry = |key, context| Entry { key, context, amount: view, kind: IS_VIEW, ..Entry::default() };
+    let mut ledger = process.ledger.take();
+    ledger.put(entry(marked(&[VIEW, view]), primary));
+    ledger.put(Entry { kept: device as u32, ..entry(marked(&[GREEN, green]), 0) });
+}
+
+/// A green context is about to go; what it was as a context, and on which device.
+pub(crate) fn forget_green(green: u64) -> Option<(u64, i32)> {
+    let process = process().filter(|process| process.is_limited())?;
+    let mut ledger = process.ledger.take();
+    let at = ledger.find(marked(&[GREEN, green]))?;
+    let entry = ledger.remove(at);
+    Some((entry.amount, entry.kept as i32))
+}
+
+/// One user of a context fewer; says whether that was the last one.
+pub(crate) fn leave_context(context: u64) -> bool {
+    let Some(process) = process().filter(|process| process.is_limited()) else { return false };
+    let mut ledger = process.ledger.take();
+    let Some(at) = ledger.find(context) else { return false };
+    let kept = &mut ledger.entries()[at].kept;
+    let was_last = *kept == 0;
+    *kept = kept.saturating_sub(1);
+    was_last
+}
+
+/// Takes out what goes with a context or an array, and says so of each.
+fn take_all_of(process: &Process, owner: u64, mut took: impl FnMut(Entry)) {
+    let (mut from, mut found) = (0, false);
+    loop {
+        let mut ledger = process.ledger.take();
+        let belongs = |entry: &Entry| entry.key != 0 && entry.context == owner;
+        let place = ledger.entries().iter().skip(from).position(belongs);
+        let Some(at) = place.map(|place| from + place) else {
+            // Taking one out moves others, perhaps past the place that is looked at; so until none is found.
+            if !found {
+                return;
+            }
+            (from, found) = (0, false);
+            continue;
+        };
+        (from, found) = (at, true);
+        let entry = ledger.remove(at);
+        let back = match entry.kind {
+            IS_SMALL => u64::from(ledger.leave(entry.key)) * BLOCK,
+            IS_VIEW | IS_HOLD => 0,
+            _ => entry.amount,
+        };
+        drop(ledger);
+        if let Some(part) = process.parts.get(entry.part as usize) {
+            part.give(back);
+        }
+        took(entry);
+    }
+}
+
+/// A context is gone, and with it what was allocated in it or in another view of it.
 pub(crate) fn end_context(context: u64) {
     let Some(process) = process().filter(|process| process.is_limited()) else { return };
-    let mut ledger = process.ledger.take();
-    // Taking one out moves others, perhaps past the place that is looked at; so until none is found.
-    loop {
-        let mut found = false;
-        for at in 0..ledger.room {
-            while ledger.entries()[at].context == context && ledger.entries()[at].key != 0 {
-                found = true;
-                let entry = ledger.remove(at);
-                let back = match entry.small {
-                    0 => entry.amount,
-                    _ => u64::from(ledger.leave(entry.key)) * BLOCK,
-                };
-                if let Some(part) = process.parts.get(entry.part as usize) {
-                    part.give(back);
-                }
-            }
+    take_all_of(process, context, |entry| {
+        if entry.kind == IS_VIEW && entry.amount != context {
+            take_all_of(process, entry.amount, |_| ());
         }
-        if !found {
-            break;
+    });
+    look_at_pools(process);
+}
+
+/// Something that no address or handle is: the highest bit is set.
+fn marked(words: &[u64]) -> u64 {
+    let mix = |hash: u64, word: &u64| (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+    words.iter().fold(words.len() as u64, mix) | (1 << 63)
+}
+
+/// What entries are marked for.
+const VIEW: u64 = 1;
+const HOLD: u64 = 2;
+const GROWTH: u64 = 3;
+const GREEN: u64 = 4;
+
+/// Physical memory was bound to a region of an array, and stays until the region is unbound or the array is gone.
+pub(crate) fn bind(array: u64, region: &[u64], handle: u64) {
+    let Some(process) = process().filter(|process| process.is_limited()) else { return };
+    unbind(array, region);
+    let mut ledger = process.ledger.take();
+    if let Some(at) = ledger.find(handle) {
+        ledger.entries()[at].kept += 1;
+        let hold = Entry { key: hold(array, region), amount: handle, context: array, ..Entry::default() };
+        let part = ledger.entries()[at].part;
+        if !ledger.put(Entry { kind: IS_HOLD, ..hold }) {
+            say_unnoted(process, part);
         }
     }
+}
+
+fn hold(array: u64, region: &[u64]) -> u64 {
+    marked(&[HOLD, array, marked(region)])
+}
+
+/// A region of an array has no memory any more.
+pub(crate) fn unbind(array: u64, region: &[u64]) {
+    let Some(process) = process().filter(|process| process.is_limited()) else { return };
+    let mut ledger = process.ledger.take();
+    let Some(at) = ledger.find(hold(array, region)) else { return };
+    let handle = ledger.remove(at).amount;
     drop(ledger);
-    look_at_pools(process);
+    release(handle, || SUCCESS);
+}
+
+/// An array is gone, and lets go of what was bound to it.
+pub(crate) fn unbind_all(array: u64) {
+    let Some(process) = process().filter(|process| process.is_limited()) else { return };
+    take_all_of(process, array, |entry| {
+        release(entry.amount, || SUCCESS);
+    });
+}
+
+/// Lets a context take more or less for itself than before, under one of its limits. `grow` has the driver do so, `bytes` says how much it
+/// takes then.
+pub(crate) fn grow_context(
+    part: &Part,
+    limit: u64,
+    (before, wanted): (u64, u64),
+    grow: impl FnOnce() -> Code,
+    bytes: impl FnOnce() -> u64,
+) -> Code {
+    let Some(process) = process() else { return grow() };
+    let reserved = wanted.saturating_sub(before);
+    if reserved > 0 && !part.take(reserved) {
+        return OUT_OF_MEMORY;
+    }
+    let answer = grow();
+    let after = bytes();
+    let context = current_context();
+    let key = marked(&[GROWTH, context, limit]);
+    let mut ledger = process.ledger.take();
+    let known = ledger.find(key).map_or(0, |at| ledger.entries()[at].amount);
+    // What it had from the start is no growth of it.
+    let amount =
+        if after >= before { known + (after - before) } else { known.saturating_sub(before - after) };
+    let number = process.number(part);
+    if !ledger.put(Entry { key, amount, context, part: number, ..Entry::default() }) {
+        say_unnoted(process, number);
+    }
+    drop(ledger);
+    // Reserved was more than `known` so far.
+    let (held, due) = (known.saturating_add(reserved), amount);
+    if due > held {
+        part.add(due - held);
+    } else {
+        part.give(held - due);
+    }
+    answer
 }
 
 /// Lets go of physical memory, which stays as long as other handles or mappings keep it.
@@ -356,7 +355,10 @@ pub(crate) fn map(address: u64, handle: u64) {
     let mut ledger = process.ledger.take();
     if let Some(at) = ledger.find(handle) {
         ledger.entries()[at].kept += 1;
-        ledger.put(Entry { key: mapping(address), amount: handle, ..Entry::default() });
+        let part = ledger.entries()[at].part;
+        if !ledger.put(Entry { key: mapping(address), amount: handle, ..Entry::default() }) {
+            say_unnoted(process, part);
+        }
     }
 }
 
@@ -375,163 +377,4 @@ pub(crate) fn unmap(address: u64, bytes: u64) {
 /// Under what a mapping is noted: addresses of it are multiples of far more than two.
 fn mapping(address: u64) -> u64 {
     address | 2
-}
-
-const RESERVED_NOW: i32 = 5;
-const USED_NOW: i32 = 7;
-
-fn of_pool(pool: usize, attribute: i32) -> u64 {
-    let mut value = 0;
-    // SAFETY: the driver writes one number for these attributes.
-    unsafe { crate::driver::own::cuMemPoolGetAttribute::call(pool, attribute, &mut value) };
-    value
-}
-
-impl Ledger {
-    fn pool(&mut self, handle: usize, part: u32) -> Option<&mut Pool> {
-        let at = self.pools.iter().position(|pool| pool.handle == handle || pool.handle == 0)?;
-        let pool = &mut self.pools[at];
-        if pool.handle == 0 {
-            *pool = Pool { handle, counted: 0, spare: 0, part };
-        }
-        Some(pool)
-    }
-}
-
-/// Allocates from a pool of the driver. What counts is what the pool has reserved, not what is in use of it.
-///
-/// The pool is not asked every time: as long as all that was allocated since it was asked fits into what it had to spare then, it does not
-/// grow, however much of that was freed again meanwhile.
-pub(crate) fn allocate_from_pool(
-    part: Option<&Part>,
-    pool: usize,
-    bytes: u64,
-    allocate: impl FnOnce() -> Code,
-    undo: impl FnOnce(),
-) -> Code {
-    let (Some(process), Some(part)) = (process(), part) else { return allocate() };
-    let mut ledger = process.ledger.take();
-    let Some(counted) = ledger.pool(pool, number(process, part)) else { return allocate() };
-    // What the driver rounds up to.
-    let room = bytes.checked_next_multiple_of(512).unwrap_or(u64::MAX);
-    if room <= counted.spare {
-        counted.spare -= room;
-        drop(ledger);
-        return allocate();
-    }
-    settle(part, counted, of_pool(pool, RESERVED_NOW));
-    counted.spare = counted.counted.saturating_sub(of_pool(pool, USED_NOW));
-    if room <= counted.spare {
-        counted.spare -= room;
-        drop(ledger);
-        return allocate();
-    }
-    let ahead = bytes.checked_next_multiple_of(POOL_STEP).unwrap_or(u64::MAX);
-    if !part.take(ahead) {
-        return OUT_OF_MEMORY;
-    }
-    counted.counted = counted.counted.saturating_add(ahead);
-    let answer = allocate();
-    let now = of_pool(pool, RESERVED_NOW);
-    if now > counted.counted {
-        // It grew by more than was asked, because what it had was in pieces.
-        let more = now - counted.counted;
-        if !part.take(more) {
-            if answer == SUCCESS {
-                undo();
-            }
-            // It has it all the same until the driver trims it, and so it counts.
-            part.add(more);
-            counted.counted = now;
-            return OUT_OF_MEMORY;
-        }
-        counted.counted = now;
-    }
-    settle(part, counted, now);
-    counted.spare = now.saturating_sub(of_pool(pool, USED_NOW));
-    answer
-}
-
-/// Counts what a pool has now.
-fn settle(part: &Part, pool: &mut Pool, now: u64) {
-    if now < pool.counted {
-        part.give(pool.counted - now);
-        pool.counted = now;
-        pool.spare = 0;
-    }
-}
-
-/// Looks at pools again: the driver gives memory back when it likes to.
-pub(crate) fn look_at_pools(process: &Process) {
-    let mut ledger = process.ledger.take();
-    for pool in &mut ledger.pools {
-        if pool.handle != 0
-            && let Some(part) = process.parts.get(pool.part as usize)
-        {
-            settle(part, pool, of_pool(pool.handle, RESERVED_NOW));
-        }
-    }
-}
-
-/// A pool is gone, and what it had reserved.
-pub(crate) fn end_pool(handle: usize) {
-    let Some(process) = process() else { return };
-    let mut ledger = process.ledger.take();
-    if let Some(pool) = ledger.pools.iter_mut().find(|pool| pool.handle == handle) {
-        if let Some(part) = process.parts.get(pool.part as usize) {
-            part.give(pool.counted);
-        }
-        *pool = Pool { handle: 0, counted: 0, spare: 0, part: 0 };
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{BLOCK, Entry, Ledger, POOLS, Pool};
-    use proptest::prelude::*;
-    use std::collections::BTreeMap;
-    extern crate std;
-
-    fn ledger() -> Ledger {
-        let none = Pool { handle: 0, counted: 0, spare: 0, part: 0 };
-        Ledger { entries: core::ptr::null_mut(), room: 0, used: 0, pools: [none; POOLS] }
-    }
-
-    proptest! {
-        #[test]
-        fn a_ledger_knows_what_a_map_knows(steps in prop::collection::vec((any::<bool>(), 1u64..400), 1..3_000)) {
-            let (mut ledger, mut map) = (ledger(), BTreeMap::new());
-            for (insert, name) in steps {
-                let key = name * 512;
-                if insert {
-                    let put = ledger.put(Entry { key, amount: name, ..Entry::default() });
-                    prop_assert!(put);
-                    map.insert(key, name);
-                } else {
-                    let removed = ledger.find(key).map(|at| ledger.remove(at).amount);
-                    prop_assert_eq!(removed, map.remove(&key));
-                }
-                prop_assert_eq!(ledger.used, map.len());
-            }
-            for (key, amount) in map {
-                let at = ledger.find(key).expect("it is there");
-                prop_assert_eq!(ledger.entries()[at].amount, amount);
-            }
-        }
-
-        #[test]
-        fn blocks_count_once(addresses in prop::collection::vec(0u64..64, 1..200)) {
-            let mut ledger = ledger();
-            let mut blocks = 0i64;
-            for address in &addresses {
-                blocks += i64::from(ledger.enter(BLOCK + address * (BLOCK / 4), 0));
-            }
-            let distinct: std::collections::BTreeSet<u64> = addresses.iter().map(|address| address / 4).collect();
-            prop_assert_eq!(blocks, distinct.len() as i64);
-            for address in &addresses {
-                blocks -= i64::from(ledger.leave(BLOCK + address * (BLOCK / 4)));
-            }
-            prop_assert_eq!((blocks, ledger.used), (0, 0));
-        }
-    }
 }

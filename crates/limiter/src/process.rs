@@ -2,12 +2,13 @@
 //!
 //! It lies in memory that the kernel empties in a child after `fork`, so a child begins anew by itself.
 
+use crate::ledger::Ledger;
 use crate::lock::Lock;
-use crate::memory::Ledger;
 use crate::pages::fresh;
+use crate::pools::{POOLS, Pool};
 use crate::work::Work;
 use crate::{elf, files};
-use carve_limiter_abi::{Host, Limits, Owner, Rate, Region, Turn, TurnCell};
+use carve_limiter_abi::{Host, Limits, Owner, Rate, Region, Trouble, Turn, TurnCell};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use rustix::mm::Advice;
 
@@ -33,6 +34,11 @@ pub(crate) struct Process {
     devices: [AtomicU32; DEVICES],
     /// Allocations.
     pub(crate) ledger: Lock<Ledger>,
+    /// The driver's pools of memory.
+    pub(crate) pools: [Pool; POOLS],
+    pub(crate) pools_lock: Lock<()>,
+    /// How many devices CUDA shows, once it was asked.
+    device_count: AtomicU32,
     /// Work in flight.
     pub(crate) work: Lock<Work>,
     /// Stream captures that go on.
@@ -49,6 +55,8 @@ pub(crate) struct Part {
     compute: AtomicU32,
     /// Whether it runs without limits where they can not be held.
     pass: AtomicU32,
+    /// Whether MPS holds its time, and it is only counted.
+    mps: AtomicU32,
     context: AtomicU64,
     /// The pool that its device allocates from, once it was asked.
     pub(crate) pool: AtomicUsize,
@@ -221,20 +229,45 @@ impl Process {
         if !self.is_limited() {
             return None;
         }
+        // Where there is one device, it is the current one: a question less before every allocation.
+        if self.device_count() == 1 {
+            return self.part(0);
+        }
         let mut device = 0;
         // SAFETY: the driver writes one number.
         let told = unsafe { crate::driver::own::cuCtxGetDevice::call(&mut device) };
         if told == crate::driver::SUCCESS { self.part(device) } else { None }
     }
+
+    /// How many devices CUDA shows; none while the driver does not tell.
+    pub(crate) fn device_count(&self) -> i32 {
+        let known = self.device_count.load(Ordering::Relaxed);
+        if known > 0 {
+            return known as i32;
+        }
+        let mut count = 0;
+        // SAFETY: the driver writes one number.
+        if unsafe { crate::driver::own::cuDeviceGetCount::call(&mut count) } != crate::driver::SUCCESS {
+            return 0;
+        }
+        self.device_count.store(count.max(0) as u32, Ordering::Relaxed);
+        count
+    }
+
+    /// The number of one of its parts.
+    pub(crate) fn number(&self, part: &Part) -> u32 {
+        self.parts.iter().position(|one| core::ptr::eq(one, part)).unwrap_or(0) as u32
+    }
 }
 
 impl Part {
     fn join(&self, share: &files::Share, owner: Owner, namespace: u64) {
-        let Limits { memory, compute, context, pass, .. } = share.limits;
+        let Limits { memory, compute, context, pass, mps, .. } = share.limits;
         self.memory.fetch_add(memory, Ordering::Relaxed);
         self.compute.fetch_add(compute, Ordering::Relaxed);
         self.context.fetch_max(context, Ordering::Relaxed);
         self.pass.fetch_or(u32::from(pass), Ordering::Relaxed);
+        self.mps.fetch_or(u32::from(mps), Ordering::Relaxed);
         if let Some(free) = self.turns.iter().find(|turn| turn.load(Ordering::Relaxed).is_null()) {
             free.store(share.turn.cast_mut(), Ordering::Relaxed);
         }
@@ -264,8 +297,11 @@ impl Part {
         self.region.load(Ordering::Relaxed).is_null() && self.pass.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether it runs without limits where they can not be held.
-    pub(crate) fn is_lenient(&self) -> bool {
+    /// Says what keeps its limits from being held. Whether the program may go on all the same.
+    pub(crate) fn goes_on_after(&self, trouble: Trouble) -> bool {
+        if let Some(slot) = self.region().and_then(|(region, slot)| region.slot(slot)) {
+            slot.say(trouble);
+        }
         self.pass.load(Ordering::Relaxed) != 0
     }
 
@@ -284,8 +320,11 @@ impl Part {
         self.compute.load(Ordering::Relaxed) != 0
     }
 
-    /// The share of time that counts now, and the turns. No rate where it is not limited at the moment.
+    /// The share of time that counts now, and the turns. No rate where it is not limited at the moment, or held by MPS.
     pub(crate) fn rate(&self, now: u64) -> Option<(Rate, [Turn; SHARES])> {
+        if self.mps.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
         let compute = self.compute.load(Ordering::Relaxed);
         let mut turns = [Turn::default(); SHARES];
         let mut lent = 0u32;

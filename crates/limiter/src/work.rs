@@ -75,10 +75,7 @@ impl Work {
         }
         let Some(free) = self.contexts.iter().position(|context| context.handle == 0) else {
             let Some(part) = process.part(device).filter(|part| part.is_timed()) else { return Ok(None) };
-            if let Some(slot) = part.region().and_then(|(region, slot)| region.slot(slot)) {
-                slot.say(Trouble::Contexts);
-            }
-            return if part.is_lenient() { Ok(None) } else { Err(NOT_PERMITTED) };
+            return if part.goes_on_after(Trouble::Contexts) { Ok(None) } else { Err(NOT_PERMITTED) };
         };
         let context = &mut self.contexts[free];
         (context.handle, context.device) = (handle, device);

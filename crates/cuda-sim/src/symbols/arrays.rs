@@ -3,7 +3,7 @@
 use crate::abi::{In, Out};
 use crate::handle::Handle;
 use crate::session::with;
-use crate::structs::{Array3DDescriptor, ArrayDescriptor};
+use crate::structs::{Array3DDescriptor, ArrayDescriptor, ArrayMapInfo};
 use std::ffi::c_uint;
 
 export! {
@@ -33,4 +33,18 @@ export! {
     }
 
     5000 fn cuMipmappedArrayDestroy(array: Handle) { with(|session| session.destroy_array(array)) }
+}
+
+export_pairs! {
+    11010 fn cuMemMapArrayAsync / cuMemMapArrayAsync_ptsz(
+        zero;
+        bindings: In<ArrayMapInfo>,
+        count: c_uint,
+        stream: Handle,
+    ) {
+        with(|session| {
+            session.stream(stream, zero)?;
+            bindings.list(count as usize)?.iter().try_for_each(|binding| session.bind(binding))
+        })
+    }
 }

@@ -96,8 +96,11 @@ export_pairs! {
         })
     }
 
-    11010 fn cuGraphUpload / cuGraphUpload_ptsz(zero; _executable: Handle, stream: Handle) {
-        with(|session| session.stream(stream, zero).map(drop))
+    11010 fn cuGraphUpload / cuGraphUpload_ptsz(zero; executable: Handle, stream: Handle) {
+        with(|session| {
+            session.stream(stream, zero)?;
+            session.upload_graph(executable)
+        })
     }
 
     10000 fn cuGraphLaunch / cuGraphLaunch_ptsz(zero; executable: Handle, stream: Handle) {

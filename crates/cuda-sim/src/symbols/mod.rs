@@ -55,8 +55,10 @@ mod devices;
 mod events;
 mod graph_nodes;
 mod graphs;
+mod green;
 mod libraries;
 mod memory;
+mod old;
 mod pools;
 mod programs;
 mod start;
@@ -68,6 +70,7 @@ use crate::procedure::Procedure;
 /// Everything that is exported.
 pub(crate) const ALL: &[&[Procedure]] = &[
     arrays::PLAIN,
+    arrays::PAIRS,
     contexts::PLAIN,
     copies::PAIRS,
     devices::PLAIN,
@@ -76,8 +79,10 @@ pub(crate) const ALL: &[&[Procedure]] = &[
     graph_nodes::PLAIN,
     graphs::PLAIN,
     graphs::PAIRS,
+    green::PLAIN,
     libraries::PLAIN,
     memory::PLAIN,
+    old::PLAIN,
     pools::PLAIN,
     pools::PAIRS,
     programs::PLAIN,

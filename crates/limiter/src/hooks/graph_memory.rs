@@ -1,6 +1,7 @@
-//! Memory that graphs allocate when they run. The driver takes it at a launch, where nothing says how much it will be.
+//! Memory that graphs allocate when they run. The driver takes it at a launch, or when a graph is made ready or uploaded for one, and nothing
+//! says before how much it will be.
 //!
-//! So it is counted right after the launch that took it, and a container that has too much then starts no such graph until memory came back.
+//! So it is counted right after the call that took it, and a container that has too much then starts no such graph until memory came back.
 
 use crate::capture;
 use crate::driver::own::{cuCtxGetDevice, cuDeviceGetGraphMemAttribute};
@@ -56,7 +57,7 @@ fn looked_at() -> Option<&'static Process> {
     process().filter(|process| process.is_limited() && process.graphs_allocate.load(Ordering::Relaxed) != 0)
 }
 
-/// Launches a graph, if the container has not too much already.
+/// Launches a graph or makes it ready, if the container has not too much already.
 pub(crate) fn launched(launch: impl FnOnce() -> Code) -> Code {
     let Some(process) = looked_at() else { return launch() };
     if let Some(part) = count(process)
@@ -99,6 +100,48 @@ hooks! {
     ) => {
         // SAFETY: the program's own arguments.
         unsafe { added(cuGraphAddNode_v2::call(node, graph, after, edges, number, parameters), parameters) }
+    };
+
+    cuGraphAddNode_v3(
+        node: *mut usize, graph: usize, after: *const usize, edges: *const c_void, number: usize, parameters: *mut u32,
+    ) => {
+        // SAFETY: the program's own arguments.
+        unsafe { added(cuGraphAddNode_v3::call(node, graph, after, edges, number, parameters), parameters) }
+    };
+
+    cuGraphInstantiate(ready: *mut usize, graph: usize, node: *mut usize, log: *mut c_void, length: usize) => {
+        // SAFETY: the program's own arguments.
+        launched(|| unsafe { cuGraphInstantiate::call(ready, graph, node, log, length) })
+    };
+
+    cuGraphInstantiate_v2(ready: *mut usize, graph: usize, node: *mut usize, log: *mut c_void, length: usize) => {
+        // SAFETY: the program's own arguments.
+        launched(|| unsafe { cuGraphInstantiate_v2::call(ready, graph, node, log, length) })
+    };
+
+    cuGraphInstantiateWithFlags(ready: *mut usize, graph: usize, flags: u64) => {
+        // SAFETY: the program's own arguments.
+        launched(|| unsafe { cuGraphInstantiateWithFlags::call(ready, graph, flags) })
+    };
+
+    cuGraphInstantiateWithParams(ready: *mut usize, graph: usize, parameters: *mut c_void) => {
+        // SAFETY: the program's own arguments.
+        launched(|| unsafe { cuGraphInstantiateWithParams::call(ready, graph, parameters) })
+    };
+
+    cuGraphInstantiateWithParams_ptsz(ready: *mut usize, graph: usize, parameters: *mut c_void) => {
+        // SAFETY: the program's own arguments.
+        launched(|| unsafe { cuGraphInstantiateWithParams_ptsz::call(ready, graph, parameters) })
+    };
+
+    cuGraphUpload(graph: usize, stream: usize) => {
+        // SAFETY: the program's own arguments.
+        launched(|| unsafe { cuGraphUpload::call(graph, stream) })
+    };
+
+    cuGraphUpload_ptsz(graph: usize, stream: usize) => {
+        // SAFETY: the program's own arguments.
+        launched(|| unsafe { cuGraphUpload_ptsz::call(graph, stream) })
     };
 
     cuDeviceGraphMemTrim(device: i32) => {

@@ -1,7 +1,8 @@
 //! Functions around graphs and captures: what is captured does not run yet, and nodes may allocate.
 
-use crate::driver::{CUDA, SUCCESS, hooks};
+use crate::driver::{CUDA, Code, SUCCESS, hooks};
 use crate::process::process;
+use core::ffi::c_void;
 use core::sync::atomic::Ordering;
 
 fn begun() {
@@ -17,86 +18,94 @@ fn ended() {
     }
 }
 
+/// Begins a capture.
+fn begin(call: impl FnOnce() -> Code) -> Code {
+    // Before, so that no other thread's launch gets in between unnoticed.
+    begun();
+    let answer = call();
+    if answer != SUCCESS {
+        ended();
+    }
+    answer
+}
+
+/// Ends a capture, which is over even where it came to nothing.
+fn end(call: impl FnOnce() -> Code) -> Code {
+    let answer = call();
+    ended();
+    answer
+}
+
 hooks! {
     HOOKS in CUDA;
 
     cuStreamBeginCapture(stream: usize) => {
-        // Before, so that no other thread's launch gets in between unnoticed.
-        begun();
         // SAFETY: the program's own arguments.
-        let answer = unsafe { cuStreamBeginCapture::call(stream) };
-        if answer != SUCCESS {
-            ended();
-        }
-        answer
+        begin(|| unsafe { cuStreamBeginCapture::call(stream) })
     };
 
     cuStreamBeginCapture_ptsz(stream: usize) => {
-        // Before, so that no other thread's launch gets in between unnoticed.
-        begun();
         // SAFETY: the program's own arguments.
-        let answer = unsafe { cuStreamBeginCapture_ptsz::call(stream) };
-        if answer != SUCCESS {
-            ended();
-        }
-        answer
+        begin(|| unsafe { cuStreamBeginCapture_ptsz::call(stream) })
     };
 
     cuStreamBeginCapture_v2(stream: usize, mode: i32) => {
-        // Before, so that no other thread's launch gets in between unnoticed.
-        begun();
         // SAFETY: the program's own arguments.
-        let answer = unsafe { cuStreamBeginCapture_v2::call(stream, mode) };
-        if answer != SUCCESS {
-            ended();
-        }
-        answer
+        begin(|| unsafe { cuStreamBeginCapture_v2::call(stream, mode) })
     };
 
     cuStreamBeginCapture_v2_ptsz(stream: usize, mode: i32) => {
-        // Before, so that no other thread's launch gets in between unnoticed.
-        begun();
         // SAFETY: the program's own arguments.
-        let answer = unsafe { cuStreamBeginCapture_v2_ptsz::call(stream, mode) };
-        if answer != SUCCESS {
-            ended();
-        }
-        answer
+        begin(|| unsafe { cuStreamBeginCapture_v2_ptsz::call(stream, mode) })
     };
 
     cuStreamBeginCaptureToGraph(stream: usize, graph: usize, from: *const usize, data: *const u64, count: usize, mode: i32) => {
-        // Before, so that no other thread's launch gets in between unnoticed.
-        begun();
         // SAFETY: the program's own arguments.
-        let answer = unsafe { cuStreamBeginCaptureToGraph::call(stream, graph, from, data, count, mode) };
-        if answer != SUCCESS {
-            ended();
-        }
-        answer
+        begin(|| unsafe { cuStreamBeginCaptureToGraph::call(stream, graph, from, data, count, mode) })
     };
 
     cuStreamBeginCaptureToGraph_ptsz(stream: usize, graph: usize, from: *const usize, data: *const u64, count: usize, mode: i32) => {
-        // Before, so that no other thread's launch gets in between unnoticed.
-        begun();
         // SAFETY: the program's own arguments.
-        let answer = unsafe { cuStreamBeginCaptureToGraph_ptsz::call(stream, graph, from, data, count, mode) };
-        if answer != SUCCESS {
-            ended();
-        }
-        answer
+        begin(|| unsafe { cuStreamBeginCaptureToGraph_ptsz::call(stream, graph, from, data, count, mode) })
     };
 
     cuStreamEndCapture(stream: usize, graph: *mut usize) => {
         // SAFETY: the program's own arguments.
-        let answer = unsafe { cuStreamEndCapture::call(stream, graph) };
-        ended();
-        answer
+        end(|| unsafe { cuStreamEndCapture::call(stream, graph) })
     };
 
     cuStreamEndCapture_ptsz(stream: usize, graph: *mut usize) => {
         // SAFETY: the program's own arguments.
-        let answer = unsafe { cuStreamEndCapture_ptsz::call(stream, graph) };
-        ended();
-        answer
+        end(|| unsafe { cuStreamEndCapture_ptsz::call(stream, graph) })
+    };
+
+    cuStreamBeginRecaptureToGraph(stream: usize, mode: i32, graph: usize, callback: usize, data: *mut c_void) => {
+        // SAFETY: the program's own arguments.
+        begin(|| unsafe { cuStreamBeginRecaptureToGraph::call(stream, mode, graph, callback, data) })
+    };
+
+    cuStreamBeginCaptureToCig(stream: usize, parameters: *mut c_void) => {
+        // SAFETY: the program's own arguments.
+        begin(|| unsafe { cuStreamBeginCaptureToCig::call(stream, parameters) })
+    };
+
+    cuStreamEndCaptureToCig(stream: usize) => {
+        // SAFETY: the program's own arguments.
+        end(|| unsafe { cuStreamEndCaptureToCig::call(stream) })
+    };
+
+    cuStreamBeginRecaptureToGraph_ptsz(stream: usize, mode: i32, graph: usize, callback: usize, data: *mut c_void) => {
+        // SAFETY: the program's own arguments.
+        begin(|| unsafe { cuStreamBeginRecaptureToGraph_ptsz::call(stream, mode, graph, callback, data) })
+    };
+
+    cuStreamBeginCaptureToCig_ptsz(stream: usize, parameters: *mut c_void) => {
+        // SAFETY: the program's own arguments.
+        begin(|| unsafe { cuStreamBeginCaptureToCig_ptsz::call(stream, parameters) })
+    };
+
+    cuStreamEndCaptureToCig_ptsz(stream: usize) => {
+        // SAFETY: the program's own arguments.
+        end(|| unsafe { cuStreamEndCaptureToCig_ptsz::call(stream) })
     };
 }

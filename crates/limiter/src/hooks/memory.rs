@@ -1,10 +1,10 @@
 //! Functions that allocate and free memory by address or handle.
 
-use crate::driver::{CUDA, INVALID_VALUE, SUCCESS, hooks};
-use crate::memory::{Packing, allocate, free, keep, map, release, unmap};
-use crate::process::{Part, process};
+use crate::driver::{CUDA, Code, INVALID_VALUE, SUCCESS, hooks};
+use crate::memory::{Packing, allocate, free, keep, map, release, unbind_all, unmap};
+use crate::process::{Part, Process, process};
 
-fn current() -> Option<&'static Part> {
+pub(super) fn current() -> Option<&'static Part> {
     process()?.current()
 }
 
@@ -17,8 +17,18 @@ pub(crate) struct Properties {
     device: i32,
 }
 
-/// Memory of a device.
-const ON_DEVICE: i32 = 1;
+/// Places of memory: a device; the host, a node of it, or the node of the current thread.
+pub(super) const ON_DEVICE: i32 = 1;
+const ON_HOST: [i32; 3] = [2, 3, 4];
+
+/// The part whose memory a place is. What is neither host nor a device by its number is taken for the current device.
+pub(super) fn part_at(process: &'static Process, kind: i32, device: i32) -> Option<&'static Part> {
+    match kind {
+        ON_DEVICE => process.part(device),
+        host if ON_HOST.contains(&host) => None,
+        _ => process.current(),
+    }
+}
 
 /// What arrays are described with.
 #[repr(C)]
@@ -50,10 +60,20 @@ fn channel(format: u32) -> u64 {
 }
 
 /// An array takes at least this much; the driver arranges rows in tiles and may take more.
-fn bytes(width: usize, height: usize, depth: usize, format: u32, channels: u32) -> u64 {
+pub(super) fn bytes(width: usize, height: usize, depth: usize, format: u32, channels: u32) -> u64 {
     let sizes = [width, height.max(1), depth.max(1)];
     let elements = sizes.iter().fold(1u64, |size, &one| size.saturating_mul(one as u64));
     elements.saturating_mul(channel(format)).saturating_mul(u64::from(channels.max(1)))
+}
+
+/// Arrays whose memory is created and bound to them later.
+const WITHOUT_MEMORY: u32 = 0x40 | 0x80;
+
+/// SAFETY: as the driver's.
+unsafe fn part_for(array: *const Array3D) -> Option<&'static Part> {
+    // SAFETY: the driver reads it as well, and refuses null.
+    let bound_later = unsafe { array.as_ref() }.is_some_and(|array| array.flags & WITHOUT_MEMORY != 0);
+    if bound_later { None } else { current() }
 }
 
 /// SAFETY: as the driver's.
@@ -70,12 +90,23 @@ unsafe fn bytes_3d(array: *const Array3D) -> u64 {
         .map_or(0, |array| bytes(array.width, array.height, array.depth, array.format, array.channels))
 }
 
+fn destroyed(array: u64, destroy: impl FnOnce() -> Code) -> Code {
+    let answer = free(array, destroy);
+    if answer == SUCCESS {
+        unbind_all(array);
+    }
+    answer
+}
+
 hooks! {
     HOOKS in CUDA;
 
     cuMemAlloc_v2(pointer: *mut u64, size: usize) => {
         // SAFETY: the program's own arguments.
-        unsafe { allocate(current(), size as u64, Packing::SHARED, pointer, || cuMemAlloc_v2::call(pointer, size)) }
+        unsafe {
+            let call = || cuMemAlloc_v2::call(pointer, size);
+            allocate(current(), size as u64, Packing::SHARED, pointer, call, |made| cuMemFree_v2::call(made))
+        }
     };
 
     cuMemAllocPitch_v2(pointer: *mut u64, pitch: *mut usize, width: usize, height: usize, element: u32) => {
@@ -84,15 +115,17 @@ hooks! {
         let size = row.saturating_mul(height as u64);
         // SAFETY: the program's own arguments.
         unsafe {
-            allocate(current(), size, Packing::SHARED, pointer, || {
-                cuMemAllocPitch_v2::call(pointer, pitch, width, height, element)
-            })
+            let call = || cuMemAllocPitch_v2::call(pointer, pitch, width, height, element);
+            allocate(current(), size, Packing::SHARED, pointer, call, |made| cuMemFree_v2::call(made))
         }
     };
 
     cuMemAllocManaged(pointer: *mut u64, size: usize, flags: u32) => {
         // SAFETY: the program's own arguments.
-        unsafe { allocate(current(), size as u64, Packing::WHOLE, pointer, || cuMemAllocManaged::call(pointer, size, flags)) }
+        unsafe {
+            let call = || cuMemAllocManaged::call(pointer, size, flags);
+            allocate(current(), size as u64, Packing::WHOLE, pointer, call, |made| cuMemFree_v2::call(made))
+        }
     };
 
     cuMemFree_v2(pointer: u64) => {
@@ -103,12 +136,12 @@ hooks! {
     cuMemCreate(handle: *mut u64, size: usize, properties: *const Properties, flags: u64) => {
         // SAFETY: the driver reads it as well.
         let Some(wanted) = (unsafe { properties.as_ref() }) else { return INVALID_VALUE };
-        let part = match wanted.place {
-            ON_DEVICE => process().and_then(|process| process.part(wanted.device)),
-            _ => None,
-        };
+        let part = process().and_then(|process| part_at(process, wanted.place, wanted.device));
         // SAFETY: the program's own arguments.
-        unsafe { allocate(part, size as u64, Packing::PHYSICAL, handle, || cuMemCreate::call(handle, size, properties, flags)) }
+        unsafe {
+            let call = || cuMemCreate::call(handle, size, properties, flags);
+            allocate(part, size as u64, Packing::PHYSICAL, handle, call, |made| cuMemRelease::call(made))
+        }
     };
 
     cuMemRelease(handle: u64) => {
@@ -146,17 +179,23 @@ hooks! {
 
     cuArrayCreate_v2(array: *mut u64, wanted: *const Array) => {
         // SAFETY: the program's own arguments.
-        unsafe { allocate(current(), bytes_2d(wanted), Packing::WHOLE, array, || cuArrayCreate_v2::call(array, wanted)) }
+        unsafe {
+            let call = || cuArrayCreate_v2::call(array, wanted);
+            allocate(current(), bytes_2d(wanted), Packing::WHOLE, array, call, |made| cuArrayDestroy::call(made))
+        }
     };
 
     cuArray3DCreate_v2(array: *mut u64, wanted: *const Array3D) => {
         // SAFETY: the program's own arguments.
-        unsafe { allocate(current(), bytes_3d(wanted), Packing::WHOLE, array, || cuArray3DCreate_v2::call(array, wanted)) }
+        unsafe {
+            let call = || cuArray3DCreate_v2::call(array, wanted);
+            allocate(part_for(wanted), bytes_3d(wanted), Packing::WHOLE, array, call, |made| cuArrayDestroy::call(made))
+        }
     };
 
     cuArrayDestroy(array: u64) => {
         // SAFETY: the program's own arguments.
-        free(array, || unsafe { cuArrayDestroy::call(array) })
+        destroyed(array, || unsafe { cuArrayDestroy::call(array) })
     };
 
     cuMipmappedArrayCreate(array: *mut u64, wanted: *const Array3D, levels: u32) => {
@@ -164,12 +203,13 @@ hooks! {
         unsafe {
             // All further levels together are a third of the first at most, or as much again where there is one dimension.
             let size = bytes_3d(wanted).saturating_mul(if levels > 1 { 2 } else { 1 });
-            allocate(current(), size, Packing::WHOLE, array, || cuMipmappedArrayCreate::call(array, wanted, levels))
+            let call = || cuMipmappedArrayCreate::call(array, wanted, levels);
+            allocate(part_for(wanted), size, Packing::WHOLE, array, call, |made| cuMipmappedArrayDestroy::call(made))
         }
     };
 
     cuMipmappedArrayDestroy(array: u64) => {
         // SAFETY: the program's own arguments.
-        free(array, || unsafe { cuMipmappedArrayDestroy::call(array) })
+        destroyed(array, || unsafe { cuMipmappedArrayDestroy::call(array) })
     };
 }

@@ -4,10 +4,15 @@ mod contexts;
 mod find;
 mod graph_memory;
 mod graphs;
+mod growth;
 mod launches;
 mod memory;
 mod nvml;
+mod old;
 mod pools;
+#[cfg(test)]
+mod reasons;
+mod sparse;
 mod tells;
 
 use crate::driver::Hook;
@@ -20,6 +25,9 @@ pub(crate) fn all() -> impl Iterator<Item = Hook> {
         graphs::HOOKS,
         graph_memory::HOOKS,
         memory::HOOKS,
+        old::HOOKS,
+        sparse::HOOKS,
+        growth::HOOKS,
         pools::HOOKS,
         contexts::HOOKS,
         tells::HOOKS,

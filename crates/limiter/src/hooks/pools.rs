@@ -1,19 +1,24 @@
 //! Functions of the driver's memory pools.
 
 use crate::driver::own::{cuCtxGetDevice, cuDeviceGetMemPool};
-use crate::driver::{CUDA, SUCCESS, hooks};
+use crate::driver::{CUDA, Code, SUCCESS, hooks};
 use crate::hooks::graph_memory::is_captured;
 use crate::hooks::launches::own;
-use crate::memory::{allocate_from_pool, end_pool, free, look_at_pools};
-use crate::process::{Part, process};
+use crate::hooks::memory::{ON_DEVICE, part_at};
+use crate::memory::free;
+use crate::pools::{allocate_from_pool, destroy_pool, look_at_pools, note};
+use crate::process::{Part, Process, process};
 use core::sync::atomic::Ordering;
 
-/// The part of the current device, and the pool that it allocates from.
-fn current() -> (Option<&'static Part>, usize) {
-    let Some(part) = process().and_then(|process| process.current()) else { return (None, 0) };
+fn limited() -> Option<&'static Process> {
+    process().filter(|process| process.is_limited())
+}
+
+/// The pool that the current device, which is a part, allocates from.
+fn pool_of(part: &Part) -> usize {
     let known = part.pool.load(Ordering::Relaxed);
     if known != 0 {
-        return (Some(part), known);
+        return known;
     }
     let (mut device, mut pool) = (0, 0);
     // SAFETY: the driver writes a number and a handle.
@@ -22,38 +27,69 @@ fn current() -> (Option<&'static Part>, usize) {
         cuDeviceGetMemPool::call(&mut pool, device);
     }
     part.pool.store(pool, Ordering::Relaxed);
-    (Some(part), pool)
+    pool
+}
+
+/// Allocates from a pool, or from that of the current device, unless a capture only notes it down.
+fn allocated(
+    stream: usize,
+    pool: Option<usize>,
+    size: usize,
+    allocate: impl FnOnce() -> Code,
+    undo: impl FnOnce(),
+) -> Code {
+    let Some(process) = limited().filter(|_| !is_captured(stream)) else { return allocate() };
+    let part = process.current();
+    let Some(pool) = pool.or_else(|| part.map(pool_of)) else { return allocate() };
+    allocate_from_pool(process, part, pool, size as u64, allocate, undo)
+}
+
+/// A place for memory.
+#[repr(C)]
+pub(crate) struct Location {
+    kind: i32,
+    number: i32,
+}
+
+/// What `cuMemPoolCreate` is told. It goes on behind this.
+#[repr(C)]
+pub(crate) struct Properties {
+    kind: i32,
+    handles: i32,
+    place: Location,
+}
+
+/// Another pool is the current one of a place: it is asked for when it is needed.
+///
+/// SAFETY: as the driver's.
+unsafe fn pool_changed(place: *const Location) {
+    // SAFETY: the driver has read it.
+    let Some(place) = (unsafe { place.as_ref() }).filter(|place| place.kind == ON_DEVICE) else { return };
+    if let Some(part) = limited().and_then(|process| process.part(place.number)) {
+        part.pool.store(0, Ordering::Relaxed);
+    }
 }
 
 hooks! {
     HOOKS in CUDA;
 
     cuMemAllocAsync(pointer: *mut u64, size: usize, stream: usize) => {
-        if is_captured(stream) {
-            // SAFETY: the program's own arguments.
-            return unsafe { cuMemAllocAsync::call(pointer, size, stream) };
-        }
-        let (part, pool) = current();
         // SAFETY: the program's own arguments.
         let undo = || unsafe {
             cuMemFreeAsync::call(pointer.read(), stream);
         };
         // SAFETY: see above.
-        allocate_from_pool(part, pool, size as u64, || unsafe { cuMemAllocAsync::call(pointer, size, stream) }, undo)
+        allocated(stream, None, size, || unsafe { cuMemAllocAsync::call(pointer, size, stream) }, undo)
     };
 
     cuMemAllocFromPoolAsync(pointer: *mut u64, size: usize, pool: usize, stream: usize) => {
-        if is_captured(stream) {
-            // SAFETY: the program's own arguments.
-            return unsafe { cuMemAllocFromPoolAsync::call(pointer, size, pool, stream) };
-        }
-        let (part, _) = current();
         // SAFETY: the program's own arguments.
         let undo = || unsafe {
             cuMemFreeAsync::call(pointer.read(), stream);
         };
         // SAFETY: see above.
-        allocate_from_pool(part, pool, size as u64, || unsafe { cuMemAllocFromPoolAsync::call(pointer, size, pool, stream) }, undo)
+        let allocate = || unsafe { cuMemAllocFromPoolAsync::call(pointer, size, pool, stream) };
+        allocated(stream, Some(pool), size, allocate, undo)
     };
 
     cuMemFreeAsync(pointer: u64, stream: usize) => {
@@ -63,31 +99,23 @@ hooks! {
     };
 
     cuMemAllocAsync_ptsz(pointer: *mut u64, size: usize, stream: usize) => {
-        if is_captured(own(stream)) {
-            // SAFETY: the program's own arguments.
-            return unsafe { cuMemAllocAsync_ptsz::call(pointer, size, stream) };
-        }
-        let (part, pool) = current();
         // SAFETY: the program's own arguments.
         let undo = || unsafe {
             cuMemFreeAsync_ptsz::call(pointer.read(), stream);
         };
         // SAFETY: see above.
-        allocate_from_pool(part, pool, size as u64, || unsafe { cuMemAllocAsync_ptsz::call(pointer, size, stream) }, undo)
+        let allocate = || unsafe { cuMemAllocAsync_ptsz::call(pointer, size, stream) };
+        allocated(own(stream), None, size, allocate, undo)
     };
 
     cuMemAllocFromPoolAsync_ptsz(pointer: *mut u64, size: usize, pool: usize, stream: usize) => {
-        if is_captured(own(stream)) {
-            // SAFETY: the program's own arguments.
-            return unsafe { cuMemAllocFromPoolAsync_ptsz::call(pointer, size, pool, stream) };
-        }
-        let (part, _) = current();
         // SAFETY: the program's own arguments.
         let undo = || unsafe {
             cuMemFreeAsync_ptsz::call(pointer.read(), stream);
         };
         // SAFETY: see above.
-        allocate_from_pool(part, pool, size as u64, || unsafe { cuMemAllocFromPoolAsync_ptsz::call(pointer, size, pool, stream) }, undo)
+        let allocate = || unsafe { cuMemAllocFromPoolAsync_ptsz::call(pointer, size, pool, stream) };
+        allocated(own(stream), Some(pool), size, allocate, undo)
     };
 
     cuMemFreeAsync_ptsz(pointer: u64, stream: usize) => {
@@ -96,19 +124,42 @@ hooks! {
         free(pointer, || unsafe { cuMemFreeAsync_ptsz::call(pointer, stream) })
     };
 
+    cuMemPoolCreate(pool: *mut usize, properties: *const Properties) => {
+        // SAFETY: the program's own arguments.
+        let answer = unsafe { cuMemPoolCreate::call(pool, properties) };
+        if answer != SUCCESS {
+            return answer;
+        }
+        // SAFETY: the driver has read the one and written the other.
+        let (told, handle) = unsafe { (properties.as_ref(), pool.read()) };
+        if let Some((process, told)) = limited().zip(told) {
+            // Where there is no room for another, allocating from it is refused.
+            note(process, handle, part_at(process, told.place.kind, told.place.number));
+        }
+        answer
+    };
+
     cuDeviceSetMemPool(device: i32, pool: usize) => {
         // SAFETY: the program's own arguments.
         let answer = unsafe { cuDeviceSetMemPool::call(device, pool) };
-        if let Some(part) = process().and_then(|process| process.part(device)) {
-            part.pool.store(0, Ordering::Relaxed);
-        }
+        // SAFETY: a place of our own.
+        unsafe { pool_changed(&Location { kind: ON_DEVICE, number: device }) };
         answer
+    };
+
+    cuMemSetMemPool(place: *const Location, kind: i32, pool: usize) => {
+        // SAFETY: the program's own arguments.
+        unsafe {
+            let answer = cuMemSetMemPool::call(place, kind, pool);
+            pool_changed(place);
+            answer
+        }
     };
 
     cuMemPoolTrimTo(pool: usize, keep: usize) => {
         // SAFETY: the program's own arguments.
         let answer = unsafe { cuMemPoolTrimTo::call(pool, keep) };
-        if let Some(process) = process().filter(|process| process.is_limited()) {
+        if let Some(process) = limited() {
             look_at_pools(process);
         }
         answer
@@ -116,9 +167,12 @@ hooks! {
 
     cuMemPoolDestroy(pool: usize) => {
         // SAFETY: the program's own arguments.
-        let answer = unsafe { cuMemPoolDestroy::call(pool) };
-        if answer == SUCCESS {
-            end_pool(pool);
+        let destroy = || unsafe { cuMemPoolDestroy::call(pool) };
+        let Some(process) = limited() else { return destroy() };
+        let answer = destroy_pool(process, pool, destroy);
+        // The device may have allocated from it, and has its first one again.
+        for part in &process.parts {
+            let _ = part.pool.compare_exchange(pool, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
         answer
     };

@@ -1,7 +1,7 @@
 //! Functions that tell how much memory there is.
 
 use crate::driver::{CUDA, SUCCESS, hooks};
-use crate::memory::look_at_pools;
+use crate::pools::look_at_pools;
 use crate::process::process;
 
 hooks! {

@@ -6,5 +6,6 @@ mod innocence;
 mod memory;
 mod object;
 mod processes;
+mod rare;
 mod stage;
 mod ways;

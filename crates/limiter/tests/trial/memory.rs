@@ -1,7 +1,7 @@
 //! Memory: the limit holds for every kind of it, and what is freed can be had again.
 
 use crate::stage::{LIMIT, MIB, Running, Stage, finish, memory_limits};
-use carve_limiter_abi::Limits;
+use carve_limiter_abi::{Limits, Trouble};
 
 /// What the test program calls kinds of memory, by their numbers.
 const KINDS: [&str; 9] =
@@ -65,6 +65,20 @@ fn random_steps_balance() {
 fn threads_of_one_process_balance() {
     let stage = Stage::new(memory_limits());
     let mut running = stage.start("dlsym", &["open", "threads", "pause"]);
+    running.until_pause();
+    assert_eq!(stage.held(), 0);
+    running.kill();
+}
+
+#[test]
+fn a_pool_that_threads_share_never_has_more_than_the_limit() {
+    let stage = Stage::new(memory_limits());
+    let mut running = stage.start("dlsym", &["open", "pool-threads", "pause", "free", "pause"]);
+    let told = running.until_pause();
+    let [now, most] = [1, 2].map(|word| told[1].split(' ').nth(word).unwrap().parse::<u64>().unwrap());
+    assert!(now == stage.held() && most == LIMIT, "{told:?}, {} counted", stage.held());
+    assert!(stage.region().usage().denials > 0, "they never asked for too much");
+    running.go();
     running.until_pause();
     assert_eq!(stage.held(), 0);
     running.kill();
@@ -211,4 +225,38 @@ fn a_container_with_no_room_for_a_context_is_told_so() {
     let stage = Stage::new(Limits { context: 65 * MIB, ..memory_limits() });
     assert_eq!(finish(stage.program("dlsym", &["try-open"])), ["open 2 0"]);
     assert_eq!(stage.held(), 0);
+}
+
+#[test]
+fn what_can_not_be_noted_is_refused_unless_it_may_pass() {
+    let steps = ["open", "starve", "fill:0:1000:2000", "pause", "free", "pause"];
+    let stage = Stage::new(memory_limits());
+    let mut running = stage.start("dlsym", &steps);
+    let told = running.until_pause();
+    let [got, code] = [1, 2].map(|word| told[2].split(' ').nth(word).unwrap().parse::<u64>().unwrap());
+    assert!((100..2_000).contains(&got) && code == 2, "{told:?}");
+    assert_eq!(stage.region().usage().trouble, Some(Trouble::Ledger));
+    assert_eq!(stage.held(), 2 * MIB, "{got} pieces share a block");
+    running.go();
+    running.until_pause();
+    assert_eq!(stage.held(), 0);
+    running.kill();
+
+    let stage = Stage::new(Limits { pass: true, ..memory_limits() });
+    let mut running = stage.start("dlsym", &steps);
+    assert_eq!(running.until_pause()[2], "plain 2000 0");
+    assert_eq!(stage.region().usage().trouble, Some(Trouble::Ledger));
+    running.go();
+    running.until_pause();
+    assert_eq!(stage.held(), 0, "what was noted is given back, and no more");
+    running.kill();
+}
+
+#[test]
+fn nothing_is_said_where_everything_is_noted() {
+    let stage = Stage::new(memory_limits());
+    let mut running = stage.start("dlsym", &["open", "fill:0:1000:2000", "pause"]);
+    assert_eq!(running.until_pause()[1], "plain 2000 0");
+    assert_eq!(stage.region().usage().trouble, None);
+    running.kill();
 }

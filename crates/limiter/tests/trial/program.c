@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -45,6 +46,7 @@ typedef struct { int type, handles, place, device; void *security; size_t most; 
     X(cuDeviceGetMemPool, "cuDeviceGetMemPool", (void **, int)) \
     X(cuMemPoolCreate, "cuMemPoolCreate", (void **, const Pool *)) \
     X(cuMemPoolDestroy, "cuMemPoolDestroy", (void *)) \
+    X(cuMemPoolGetAttribute, "cuMemPoolGetAttribute", (void *, int, u64 *)) \
     X(cuMemPoolTrimTo, "cuMemPoolTrimTo", (void *, size_t)) \
     X(cuMemCreate, "cuMemCreate", (u64 *, size_t, const Physical *, u64)) \
     X(cuMemRelease, "cuMemRelease", (u64)) \
@@ -296,6 +298,21 @@ static void *thread(void *seed) {
     return NULL;
 }
 
+// Takes from the device's pool and gives back, some pieces at a time, as fast as it can.
+static void *pool_thread(void *seed) {
+    unsigned random = 1 + (long)seed;
+    u64 pieces[8] = {0};
+    must("current", p_cuCtxSetCurrent(context));
+    for (int turn = 0; turn < 3000; turn++) {
+        u64 *piece = &pieces[rand_r(&random) % 8];
+        if (*piece) { must("free", p_cuMemFreeAsync(*piece, stream)); *piece = 0; continue; }
+        int code = p_cuMemAllocAsync(piece, 1 + rand_r(&random) % (4 << 20), stream);
+        if (code == 2) *piece = 0; else must("pool-threads", code);
+    }
+    for (int at = 0; at < 8; at++) if (pieces[at]) must("free", p_cuMemFreeAsync(pieces[at], stream));
+    return NULL;
+}
+
 static void step(char *text) {
     long one = 0, two = 0, three = 0;
     char *rest = strchr(text, ':');
@@ -333,6 +350,17 @@ static void step(char *text) {
         for (long at = 0; at < 8; at++) pthread_create(&threads[at], NULL, thread, (void *)at);
         for (int at = 0; at < 8; at++) pthread_join(threads[at], NULL);
         say("threads", 8, 0);
+    }
+    else if (!strcmp(text, "pool-threads")) { // Says how much the pool has, and the most that it ever had.
+        pthread_t threads[8];
+        void *pool;
+        u64 now, most_ever;
+        for (long at = 0; at < 8; at++) pthread_create(&threads[at], NULL, pool_thread, (void *)at);
+        for (int at = 0; at < 8; at++) pthread_join(threads[at], NULL);
+        must("pool of the device", p_cuDeviceGetMemPool(&pool, 0));
+        must("reserved", p_cuMemPoolGetAttribute(pool, 5, &now));
+        must("reserved", p_cuMemPoolGetAttribute(pool, 6, &most_ever));
+        say("pool-threads", now, most_ever);
     }
     else if (!strcmp(text, "fork")) { // The child goes on with the next steps; the parent waits for it and then goes on too.
         pid_t child = fork();
@@ -373,6 +401,18 @@ static void step(char *text) {
         must("instantiate", p_cuGraphInstantiateWithFlags(&graph, captured, 0));
         for (kind = 0; kind < 5 && !(code = p_cuGraphLaunch(graph, stream)); kind++) must("synchronize", p_cuStreamSynchronize(stream));
         say("graph-memory", kind, code);
+    }
+    else if (!strcmp(text, "starve")) { // From now on the kernel gives no memory; what the driver needs lies ready in the heap.
+        static char *ready[128];
+        long pages = 0;
+        for (int at = 0; at < 128; at++) ready[at] = malloc(100000);
+        for (int at = 0; at < 127; at++) free(ready[at]);
+        FILE *sizes = fopen("/proc/self/statm", "r");
+        if (!sizes || fscanf(sizes, "%ld", &pages) != 1) must("statm", 1);
+        fclose(sizes);
+        struct rlimit all = {pages * 4096, pages * 4096};
+        must("setrlimit", setrlimit(RLIMIT_AS, &all));
+        say("starve", 0, 0);
     }
     else if (!strcmp(text, "trim-graphs")) { must("trim", p_cuDeviceGraphMemTrim(0)); say("trim-graphs", 0, 0); }
     else if (!strcmp(text, "map-release")) { // Maps physical memory and lets go of its handle until that is refused; it stays while it is mapped.

@@ -41,6 +41,7 @@ pub(crate) fn programs() -> &'static Path {
         let driver = folder.join("libcuda.so.1").display().to_string();
         compile(&folder, "program.c", "program", &["-ldl", "-pthread"]);
         compile(&folder, "program.c", "linked", &["-DLINKED", &driver, "-ldl", "-pthread"]);
+        compile(&folder, "rare.c", "rare", &["-ldl"]);
         compile(&folder, "interposer.c", "libinterposer.so", &["-shared", "-fPIC", "-ldl"]);
         compile(&folder, "wrapper.c", "libwrapper.so", &["-shared", "-fPIC", "-ldl"]);
         compile(&folder, "user.c", "libuser.so", &["-shared", "-fPIC", &driver]);
@@ -75,15 +76,20 @@ pub(crate) fn on_simulated_gpu(program: &Path) -> Command {
 /// The UUID of the simulated GPU.
 fn uuid() -> &'static str {
     static UUID: OnceLock<String> = OnceLock::new();
-    UUID.get_or_init(|| {
-        let output = on_simulated_gpu(&programs().join("program")).args(["dlsym", "uuid"]).output().unwrap();
-        format!("GPU-{}", String::from_utf8(output.stdout).unwrap().trim())
-    })
+    UUID.get_or_init(|| first_uuid(on_simulated_gpu(&programs().join("program"))))
+}
+
+/// The UUID of the first GPU that the test program sees.
+fn first_uuid(mut program: Command) -> String {
+    let output = program.args(["dlsym", "uuid"]).output().unwrap();
+    format!("GPU-{}", String::from_utf8(output.stdout).unwrap().trim())
 }
 
 /// The folder.
 pub(crate) struct Stage {
     folder: TempDir,
+    /// The GPU whose share it is.
+    uuid: String,
 }
 
 impl Stage {
@@ -96,9 +102,14 @@ impl Stage {
 
     /// One with whatever is in its files.
     pub(crate) fn with_files(limits: &[u8], usage: &[u8]) -> Self {
+        Stage::of(uuid(), limits, usage)
+    }
+
+    /// One with a share of a GPU.
+    pub(crate) fn of(uuid: &str, limits: &[u8], usage: &[u8]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::copy(limiter(), folder.path().join("libcarve_limiter.so")).unwrap();
-        let stage = Stage { folder };
+        let stage = Stage { folder, uuid: uuid.to_owned() };
         for (kind, bytes) in [("limits", limits), ("usage", usage)] {
             let file = stage.file(kind);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -113,7 +124,17 @@ impl Stage {
 
     /// The file of limits or of usage.
     pub(crate) fn file(&self, kind: &str) -> PathBuf {
-        self.path().join(kind).join(uuid()).join("share")
+        self.path().join(kind).join(&self.uuid).join("share")
+    }
+
+    /// Lets the limits count for the first GPU of another machine.
+    pub(crate) fn on_machine(&self, machine: &str) {
+        let mut program = on_simulated_gpu(&programs().join("program"));
+        program.env("CARVE_SIM_MACHINE", machine);
+        let other = first_uuid(program);
+        for kind in ["limits", "usage"] {
+            std::os::unix::fs::symlink(uuid(), self.path().join(kind).join(&other)).unwrap();
+        }
     }
 
     /// What to preload.

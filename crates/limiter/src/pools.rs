@@ -1,0 +1,328 @@
+//! What the driver's memory pools have reserved: it is counted before they grow, and given back when they shrink.
+//!
+//! What a pool has may lie in pieces, so it can grow at any allocation, by a [`STEP`] where the allocation is small. A large one is therefore
+//! reserved first as if the pool had nothing. For small ones a step beyond what the pool has is reserved once and kept: until so many of
+//! them came that it could grow twice, nobody has to look. Where there is no step left to keep, every allocation is looked at.
+
+use crate::driver::own::{cuDeviceGetDefaultMemPool, cuMemPoolGetAttribute, cuMemPoolTrimTo};
+use crate::driver::{Code, OUT_OF_MEMORY, SUCCESS};
+use crate::process::{Part, Process};
+use carve_limiter_abi::Trouble;
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// Pools that a process can have.
+pub(crate) const POOLS: usize = 64;
+/// What pools grow by.
+const STEP: u64 = 32 << 20;
+/// What allocations take multiples of.
+const GRAIN: u64 = 512;
+/// How often others that allocate at this moment are waited for; one that never comes back was ended inside the driver.
+const PATIENCE: u32 = 100_000;
+
+const RESERVED_NOW: i32 = 5;
+const USED_NOW: i32 = 7;
+
+/// Where no pool is: it was destroyed, and what was allocated from it is still there.
+const GONE: usize = 1;
+
+/// A pool. Zeros are none.
+#[repr(C)]
+pub(crate) struct Pool {
+    handle: AtomicUsize,
+    /// One more than the number of its part, or zero for one that takes nothing that is limited.
+    part: AtomicU32,
+    /// What can be allocated without a look, in grains, and in the lowest bits how many threads do so now.
+    spare: AtomicU64,
+    /// Bytes that are counted for it. Changed only under the lock.
+    counted: AtomicU64,
+}
+
+/// Bits for threads in `spare`.
+const THREADS: u32 = 16;
+const A_THREAD: u64 = 1;
+const ALL_THREADS: u64 = (1 << THREADS) - 1;
+
+/// How much may be allocated from a pool without a look at it, where a step is kept: after it has grown by one, this fits into it.
+const WINDOW: u64 = STEP / 4;
+/// A step is kept where it is no more than this part of the limit.
+const LITTLE: u64 = 16;
+
+fn ask(pool: usize, attribute: i32) -> u64 {
+    let mut value = 0;
+    // SAFETY: the driver writes one number for these attributes.
+    unsafe { cuMemPoolGetAttribute::call(pool, attribute, &mut value) };
+    value
+}
+
+fn to_grains(bytes: u64) -> u64 {
+    bytes.div_ceil(GRAIN)
+}
+
+impl Pool {
+    /// Takes from what it has to spare, until [`Pool::leave`].
+    fn enter(&self, grains: u64) -> bool {
+        let mut word = self.spare.load(Ordering::Relaxed);
+        while grains <= word >> THREADS && word & ALL_THREADS < ALL_THREADS {
+            let new = word - (grains << THREADS) + A_THREAD;
+            match self.spare.compare_exchange_weak(word, new, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(found) => word = found,
+            }
+        }
+        false
+    }
+
+    fn leave(&self) {
+        self.spare.fetch_sub(A_THREAD, Ordering::Release);
+    }
+
+    /// Lets nobody allocate without a look, and waits for those who do.
+    fn close(&self) {
+        self.spare.fetch_and(ALL_THREADS, Ordering::Acquire);
+        for _ in 0..PATIENCE {
+            if self.spare.load(Ordering::Acquire) & ALL_THREADS == 0 {
+                return;
+            }
+            rustix::thread::sched_yield();
+        }
+        self.spare.store(0, Ordering::Release);
+    }
+
+    /// Keeps a step beyond what it has now, where there is one left, and lets that much be allocated without a look.
+    fn open(&self, part: &Part, now: u64) {
+        let (counted, wanted) = (self.counted.load(Ordering::Relaxed), now.saturating_add(STEP));
+        let keeps = part.memory() / LITTLE >= STEP
+            && (counted >= wanted || part.take_if_left(wanted - counted.min(wanted)));
+        if !keeps {
+            return self.settle(part, now);
+        }
+        part.give(counted.saturating_sub(wanted));
+        self.counted.store(wanted, Ordering::Relaxed);
+        self.spare.fetch_add((WINDOW / GRAIN) << THREADS, Ordering::Release);
+    }
+
+    /// Has so much counted as it could have after it has grown by some bytes more.
+    fn reserve(&self, part: &Part, more: u64, take: impl FnOnce(u64) -> bool) -> bool {
+        let wanted = ask(self.handle.load(Ordering::Relaxed), RESERVED_NOW).saturating_add(more);
+        let counted = self.counted.load(Ordering::Relaxed);
+        let reserved = counted >= wanted || take(wanted - counted);
+        if reserved {
+            part.give(counted.saturating_sub(wanted));
+            self.counted.store(wanted, Ordering::Relaxed);
+        }
+        reserved
+    }
+
+    fn part<'a>(&self, process: &'a Process) -> Option<&'a Part> {
+        let number = self.part.load(Ordering::Relaxed) as usize;
+        process.parts.get(number.checked_sub(1)?)
+    }
+
+    /// Counts what it has now.
+    fn settle(&self, part: &Part, now: u64) {
+        let before = self.counted.swap(now, Ordering::Relaxed);
+        if now > before {
+            part.add(now - before);
+        } else {
+            part.give(before - now);
+        }
+    }
+}
+
+fn find(process: &Process, handle: usize) -> Option<&Pool> {
+    process.pools.iter().find(|pool| pool.handle.load(Ordering::Acquire) == handle)
+}
+
+/// Notes a pool and whose memory it takes.
+pub(crate) fn note<'a>(process: &'a Process, handle: usize, part: Option<&Part>) -> Option<&'a Pool> {
+    let _held = process.pools_lock.take();
+    if let Some(known) = find(process, handle) {
+        return Some(known);
+    }
+    let free = find(process, 0)?;
+    free.part.store(part.map_or(0, |part| process.number(part) + 1), Ordering::Relaxed);
+    free.spare.store(0, Ordering::Relaxed);
+    free.counted.store(0, Ordering::Relaxed);
+    free.handle.store(handle, Ordering::Release);
+    Some(free)
+}
+
+/// Notes a pool that nobody saw being made: one that a device has from the start, or else one of the current device.
+fn note_unseen<'a>(process: &'a Process, handle: usize, current: Option<&Part>) -> Option<&'a Pool> {
+    let mut owner = None;
+    for device in 0..process.device_count() {
+        let mut own = 0;
+        // SAFETY: the driver writes one handle.
+        if unsafe { cuDeviceGetDefaultMemPool::call(&mut own, device) } == SUCCESS && own == handle {
+            owner = Some(device);
+        }
+    }
+    note(process, handle, owner.map_or(current, |device| process.part(device)))
+}
+
+/// Allocates from a pool. What counts is what the pool has reserved, not what is in use of it.
+pub(crate) fn allocate_from_pool(
+    process: &Process,
+    current: Option<&Part>,
+    handle: usize,
+    bytes: u64,
+    allocate: impl FnOnce() -> Code,
+    undo: impl FnOnce(),
+) -> Code {
+    let Some(pool) = find(process, handle).or_else(|| note_unseen(process, handle, current)) else {
+        return match current {
+            Some(part) if !part.goes_on_after(Trouble::Ledger) => OUT_OF_MEMORY,
+            _ => allocate(),
+        };
+    };
+    let Some(part) = pool.part(process) else { return allocate() };
+    if pool.enter(to_grains(bytes)) {
+        let answer = allocate();
+        pool.leave();
+        return answer;
+    }
+    allocate_with_a_look(process, part, pool, bytes, allocate, undo)
+}
+
+#[cold]
+fn allocate_with_a_look(
+    process: &Process,
+    part: &Part,
+    pool: &Pool,
+    bytes: u64,
+    allocate: impl FnOnce() -> Code,
+    undo: impl FnOnce(),
+) -> Code {
+    let _held = process.pools_lock.take();
+    let handle = pool.handle.load(Ordering::Relaxed);
+    pool.close();
+    let most = bytes.checked_next_multiple_of(STEP).unwrap_or(u64::MAX);
+    if !pool.reserve(part, most, |bytes| part.take_if_left(bytes)) {
+        // What nobody uses goes back first: others of the container may have taken what it could have grown by.
+        // SAFETY: a pool that the program allocates from.
+        unsafe { cuMemPoolTrimTo::call(handle, 0) };
+        let has = || ask(handle, RESERVED_NOW).saturating_sub(ask(handle, USED_NOW)) >= bytes;
+        if !pool.reserve(part, most, |bytes| part.take_if_left(bytes)) && !(bytes <= WINDOW && has()) {
+            // Asked for once more, so that the refusal is counted.
+            if !pool.reserve(part, most, |bytes| part.take(bytes)) {
+                pool.settle(part, ask(handle, RESERVED_NOW));
+                return OUT_OF_MEMORY;
+            }
+        }
+    }
+    let answer = allocate();
+    let now = ask(handle, RESERVED_NOW);
+    let more = now.saturating_sub(pool.counted.load(Ordering::Relaxed));
+    // It grew although it seemed to have enough.
+    let refused = more > 0 && !part.take(more);
+    if refused {
+        if answer == SUCCESS {
+            undo();
+        }
+        // It has it all the same until the driver trims it, and so it counts.
+        part.add(more);
+    }
+    pool.counted.fetch_add(more, Ordering::Relaxed);
+    pool.open(part, now);
+    if refused { OUT_OF_MEMORY } else { answer }
+}
+
+/// Looks at pools again: the driver gives memory back when it likes to.
+pub(crate) fn look_at_pools(process: &Process) {
+    let _held = process.pools_lock.take();
+    for pool in &process.pools {
+        let handle = pool.handle.load(Ordering::Relaxed);
+        if handle > GONE
+            && let Some(part) = pool.part(process)
+        {
+            pool.close();
+            pool.settle(part, ask(handle, RESERVED_NOW));
+        }
+    }
+}
+
+/// Destroys a pool. What is still allocated from it stays until it is freed, and whose memory that was is not known then: it counts until
+/// the process ends.
+pub(crate) fn destroy_pool(process: &Process, handle: usize, destroy: impl FnOnce() -> Code) -> Code {
+    let _held = process.pools_lock.take();
+    let Some(pool) = find(process, handle) else { return destroy() };
+    let Some(part) = pool.part(process) else {
+        pool.handle.store(0, Ordering::Release);
+        return destroy();
+    };
+    pool.close();
+    let used = ask(handle, USED_NOW);
+    let answer = destroy();
+    if answer != SUCCESS {
+        return answer;
+    }
+    pool.settle(part, used);
+    pool.handle.store(0, Ordering::Release);
+    if used > 0 {
+        let same = |other: &&Pool| {
+            other.handle.load(Ordering::Relaxed) == GONE
+                && other.part.load(Ordering::Relaxed) == pool.part.load(Ordering::Relaxed)
+        };
+        match process.pools.iter().find(same) {
+            Some(gone) => {
+                gone.counted.fetch_add(used, Ordering::Relaxed);
+            }
+            None => pool.handle.store(GONE, Ordering::Release),
+        }
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{GRAIN, Pool, THREADS};
+    use core::sync::atomic::Ordering;
+    extern crate std;
+
+    /// A pool whose last look showed so much to spare.
+    fn pool(bytes: u64) -> Pool {
+        let pool = Pool {
+            handle: Default::default(),
+            part: Default::default(),
+            spare: Default::default(),
+            counted: Default::default(),
+        };
+        pool.spare.store((bytes / GRAIN) << THREADS, Ordering::Relaxed);
+        pool
+    }
+
+    #[test]
+    fn no_more_is_handed_out_than_there_is_to_spare() {
+        let pool = pool(100 * GRAIN);
+        let got = std::sync::atomic::AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    while pool.enter(3) {
+                        got.fetch_add(3, Ordering::Relaxed);
+                        pool.leave();
+                    }
+                });
+            }
+        });
+        assert_eq!(got.load(Ordering::Relaxed), 99);
+        assert!(pool.enter(1) && !pool.enter(1));
+    }
+
+    #[test]
+    fn whoever_closes_a_pool_waits_for_those_who_allocate() {
+        let pool = pool(10 * GRAIN);
+        assert!(pool.enter(1));
+        let left = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                left.store(true, Ordering::SeqCst);
+                pool.leave();
+            });
+            pool.close();
+            assert!(left.load(Ordering::SeqCst), "somebody was still allocating");
+        });
+        assert!(!pool.enter(1), "it is closed");
+    }
+}

@@ -1,0 +1,244 @@
+// A CUDA program for the limiter's tests that uses what few programs do: one way to memory or work, by its name, and a line about it.
+//
+//     rare WAY...
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef uint64_t u64;
+typedef struct { int type, handles, place, device; void *security; size_t most; unsigned short usage; unsigned char rest[54]; } Pool;
+typedef struct { size_t width, height, depth; unsigned format, channels, flags; } Array3D;
+typedef struct { unsigned resource; void *array; unsigned subresource; u64 region[4]; unsigned operation, kind; u64 handle, offset; unsigned devices, flags, reserved[2]; } Binding;
+
+#define MIB (1ul << 20)
+#define BLOCK (8 * MIB)
+
+static void *library, *context;
+
+static void say(const char *what, long one, long two) { printf("%s %ld %ld\n", what, one, two); fflush(stdout); }
+static void must(const char *what, int code) { if (code) { say(what, code, -1); exit(3); } }
+static void *find(const char *name) { void *found = dlsym(library, name); if (!found) must(name, 500); return found; }
+#define CALL(name, parameters, ...) (((int (*) parameters)find(#name))(__VA_ARGS__))
+#define MUST(name, parameters, ...) must(#name, CALL(name, parameters, __VA_ARGS__))
+
+static void pause_here(void) { char line[16]; say("pause", 0, 0); if (!fgets(line, 16, stdin)) exit(0); }
+static u64 now(void) { struct timespec time; clock_gettime(CLOCK_MONOTONIC, &time); return time.tv_sec * 1000000000ull + time.tv_nsec; }
+
+static void open_primary(void) {
+    MUST(cuDevicePrimaryCtxRetain, (void **, int), &context, 0);
+    MUST(cuCtxSetCurrent, (void *), context);
+}
+
+// Takes plain memory until that is refused.
+static void fill(const char *name) {
+    int count = 0, code = 0;
+    u64 pointer;
+    while (count < 100 && !(code = CALL(cuMemAlloc_v2, (u64 *, size_t), &pointer, BLOCK))) count++;
+    say(name, count, code);
+}
+
+static void *spin(void) {
+    void *module, *function;
+    MUST(cuModuleLoadData, (void **, const void *), &module, ".version 6.0\n.visible .entry spin(.param .u64 ns) { ret; }");
+    MUST(cuModuleGetFunction, (void **, void *, const char *), &function, module, "spin");
+    return function;
+}
+
+static void old_memory(void) {
+    unsigned pointers[100], pitch, count = 0, pitched = 0, left, most;
+    int code;
+    open_primary();
+    while (!(code = CALL(cuMemAlloc, (unsigned *, unsigned), &pointers[count], BLOCK))) count++;
+    say("old", count, code);
+    pause_here();
+    while (count) MUST(cuMemFree, (unsigned), pointers[--count]);
+    while (!(code = CALL(cuMemAllocPitch, (unsigned *, unsigned *, unsigned, unsigned, unsigned), &pointers[pitched], &pitch, 4096, 2048, 4))) pitched++;
+    say("old-pitch", pitched, code);
+    MUST(cuMemGetInfo, (unsigned *, unsigned *), &left, &most);
+    say("old-info", left, most);
+    MUST(cuDeviceTotalMem, (unsigned *, int), &most, 0);
+    say("old-total", most, 0);
+    while (pitched) MUST(cuMemFree, (unsigned), pointers[--pitched]);
+}
+
+static void old_arrays(void) {
+    struct { unsigned width, height, format, channels; } flat = {1024, 2048, 0x20, 1};
+    struct { unsigned width, height, depth, format, channels, flags; } deep = {1024, 1024, 2, 0x20, 1, 0};
+    void *arrays[100];
+    int count = 0, code;
+    open_primary();
+    while (!(code = CALL(cuArrayCreate, (void **, const void *), &arrays[count], &flat))) count++;
+    say("old-array", count, code);
+    while (count) MUST(cuArrayDestroy, (void *), arrays[--count]);
+    while (!(code = CALL(cuArray3DCreate, (void **, const void *), &arrays[count], &deep))) count++;
+    say("old-array3d", count, code);
+    while (count) MUST(cuArrayDestroy, (void *), arrays[--count]);
+}
+
+static void old_contexts(void) {
+    void *same;
+    MUST(cuCtxCreate, (void **, unsigned, int), &context, 0, 0);
+    MUST(cuCtxAttach, (void **, unsigned), &same, 0);
+    fill("old-context");
+    MUST(cuCtxDetach, (void *), same);
+    pause_here();
+    MUST(cuCtxDetach, (void *), context);
+}
+
+// Launches with what was set before; says how many pieces of a millisecond there were in how many microseconds.
+static void old_launches(void) {
+    open_primary();
+    void *function = spin();
+    u64 nanoseconds = 1000000;
+    long pieces = 0;
+    MUST(cuFuncSetBlockShape, (void *, int, int, int), function, 32, 1, 1);
+    MUST(cuParamSetSize, (void *, unsigned), function, 8);
+    MUST(cuParamSetv, (void *, int, void *, unsigned), function, 0, &nanoseconds, 8);
+    u64 begin = now();
+    while (now() < begin + 1000000000ull) {
+        MUST(cuLaunch, (void *), function);
+        MUST(cuLaunchGrid, (void *, int, int), function, 1, 1);
+        MUST(cuLaunchGridAsync, (void *, int, int, void *), function, 1, 1, NULL);
+        MUST(cuCtxSynchronize, (void), );
+        pieces += 3;
+    }
+    say("old-launches", pieces, (now() - begin) / 1000);
+}
+
+static void green(int launches) {
+    u64 nanoseconds = 1000000;
+    void *made, *view, *stream, *arguments[] = {&nanoseconds};
+    long pieces = 0;
+    int code = CALL(cuGreenCtxCreate, (void **, void *, int, unsigned), &made, &pieces, 0, 1);
+    if (code) { say("green", 0, code); return; }
+    MUST(cuCtxFromGreenCtx, (void **, void *), &view, made);
+    MUST(cuCtxSetCurrent, (void *), view);
+    if (!launches) {
+        fill("green");
+        pause_here();
+        MUST(cuGreenCtxDestroy, (void *), made);
+        return;
+    }
+    void *function = spin();
+    MUST(cuGreenCtxStreamCreate, (void **, void *, unsigned, int), &stream, made, 1, 0);
+    u64 begin = now();
+    while (now() < begin + 1000000000ull) {
+        for (int one = 0; one < 4; one++, pieces++)
+            MUST(cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **), function, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL);
+        MUST(cuStreamSynchronize, (void *), stream);
+    }
+    say("green-launches", pieces, (now() - begin) / 1000);
+}
+
+// Raises what kernels can allocate themselves until that is refused; says how many MiB it came to.
+static void heap(void) {
+    size_t before, after;
+    int code = 0;
+    open_primary();
+    MUST(cuCtxGetLimit, (size_t *, int), &before, 2);
+    for (size_t wanted = before + BLOCK; !code && wanted < 1ul << 30; wanted += BLOCK) code = CALL(cuCtxSetLimit, (int, size_t), 2, wanted);
+    MUST(cuCtxGetLimit, (size_t *, int), &after, 2);
+    say("heap", (after - before) / MIB, code);
+    pause_here();
+    MUST(cuCtxSetLimit, (int, size_t), 2, before);
+    pause_here();
+    // Stacks of all threads at once.
+    code = CALL(cuCtxSetLimit, (int, size_t), 0, 64 << 10);
+    say("stack", 0, code);
+}
+
+// Binds memory to an array, lets go of it, and takes more until that is refused.
+static void sparse(void) {
+    Array3D shape = {16384, 16384, 0, 0x20, 1, 0x40};
+    struct { int kind, handles, place, device; void *metadata; unsigned char flags[8]; } on_device = {1, 0, 1, 0, NULL, {0}};
+    void *array;
+    int count = 0, code;
+    u64 handle;
+    open_primary();
+    MUST(cuArray3DCreate_v2, (void **, const Array3D *), &array, &shape);
+    while (!(code = CALL(cuMemCreate, (u64 *, size_t, const void *, u64), &handle, BLOCK, &on_device, 0))) {
+        Binding binding = {.array = array, .region = {0, count}, .operation = 1, .handle = handle, .devices = 1};
+        MUST(cuMemMapArrayAsync, (Binding *, unsigned, void *), &binding, 1, NULL);
+        MUST(cuMemRelease, (u64), handle);
+        count++;
+    }
+    say("sparse", count, code);
+    Binding away = {.array = array, .region = {0, 0}, .operation = 2, .devices = 1};
+    MUST(cuMemMapArrayAsync, (Binding *, unsigned, void *), &away, 1, NULL);
+    pause_here();
+    MUST(cuArrayDestroy, (void *), array);
+    pause_here();
+}
+
+// Takes from a pool of a device; destroys it while that is still there.
+static void pool(int device) {
+    Pool of_device = {1, 0, 1, device, NULL, 0, 0, {0}};
+    void *made;
+    int count = 0, code;
+    u64 pointer;
+    open_primary();
+    MUST(cuMemPoolCreate, (void **, const Pool *), &made, &of_device);
+    while (count < 12 && !(code = CALL(cuMemAllocFromPoolAsync, (u64 *, size_t, void *, void *), &pointer, BLOCK, made, NULL))) count++;
+    say("pool", count, code);
+    pause_here();
+    MUST(cuMemPoolDestroy, (void *), made);
+    pause_here();
+}
+
+// Takes a little from more pools than anybody needs.
+static void pools(void) {
+    Pool of_device = {1, 0, 1, 0, NULL, 0, 0, {0}};
+    void *made;
+    int count = 0, code = 0;
+    u64 pointer;
+    open_primary();
+    for (; count < 100 && !code; count += !code) {
+        MUST(cuMemPoolCreate, (void **, const Pool *), &made, &of_device);
+        code = CALL(cuMemAllocFromPoolAsync, (u64 *, size_t, void *, void *), &pointer, 512, made, NULL);
+    }
+    say("pools", count, code);
+}
+
+// Uploads a graph that allocates, without launching it.
+static void upload(void) {
+    void *stream, *captured, *ready;
+    u64 pieces[12];
+    int times = 0, code = 0;
+    open_primary();
+    MUST(cuStreamCreate, (void **, unsigned), &stream, 1);
+    MUST(cuStreamBeginCapture_v2, (void *, int), stream, 0);
+    for (int at = 0; at < 12; at++) MUST(cuMemAllocAsync, (u64 *, size_t, void *), &pieces[at], BLOCK, stream);
+    MUST(cuStreamEndCapture, (void *, void **), stream, &captured);
+    MUST(cuGraphInstantiateWithFlags, (void **, void *, u64), &ready, captured, 0);
+    while (times < 5 && !(code = CALL(cuGraphUpload, (void *, void *), ready, stream))) times++;
+    say("upload", times, code);
+    code = CALL(cuGraphInstantiateWithFlags, (void **, void *, u64), &ready, captured, 0);
+    say("instantiate", 0, code);
+    pause_here();
+}
+
+int main(int number, char **ways) {
+    library = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!library) return 2;
+    MUST(cuInit, (unsigned), 0);
+    for (int at = 1; at < number; at++) {
+        if (!strcmp(ways[at], "old-memory")) old_memory();
+        else if (!strcmp(ways[at], "old-arrays")) old_arrays();
+        else if (!strcmp(ways[at], "old-contexts")) old_contexts();
+        else if (!strcmp(ways[at], "old-launches")) old_launches();
+        else if (!strcmp(ways[at], "green")) green(0);
+        else if (!strcmp(ways[at], "green-launches")) green(1);
+        else if (!strcmp(ways[at], "heap")) heap();
+        else if (!strcmp(ways[at], "sparse")) sparse();
+        else if (!strcmp(ways[at], "pool")) pool(0);
+        else if (!strcmp(ways[at], "pool-of-other")) pool(1);
+        else if (!strcmp(ways[at], "pools")) pools();
+        else if (!strcmp(ways[at], "upload")) upload();
+        else if (!strcmp(ways[at], "pause")) pause_here();
+        else must(ways[at], 404);
+    }
+    return 0;
+}
