@@ -39,8 +39,12 @@ impl Machine {
     }
 
     fn run(&self, words: &[&str]) -> Command {
+        self.run_by("limiter", words)
+    }
+
+    fn run_by(&self, mechanism: &str, words: &[&str]) -> Command {
         let mut command = Command::new(CARVE);
-        command.arg("run").args(["--mechanism", "limiter"]).args(words);
+        command.arg("run").args(["--mechanism", mechanism]).args(words);
         command.env("LD_LIBRARY_PATH", self.folder.path()).env("CARVE_SIM_MACHINE", "h200");
         command.env("CARVE_SIM_STATE", self.folder.path().join("machine.json"));
         command.env("CARVE_LIMITER", &self.limiter).env("CARVE_RUN_DIR", self.folder.path().join("run"));
@@ -103,12 +107,40 @@ fn what_one_has_another_does_not_get() {
     assert!(machine.run(&["-q", "--memory", "60Gi", "--", "true"]).status().expect("an answer").success());
 }
 
-#[test]
-fn a_client_of_mps_is_told_its_share() {
+/// A folder with a control program of MPS whose daemon always answers.
+fn answering_daemon() -> TempDir {
     let place = tempfile::tempdir().expect("a folder");
     let control = place.path().join("nvidia-cuda-mps-control");
     std::fs::write(&control, "#!/bin/sh\nread word; test \"$word\" = get_server_list\n").expect("a program");
     std::fs::set_permissions(&control, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("a mode");
+    place
+}
+
+#[test]
+fn where_mps_holds_the_time_the_limiter_counts_and_holds_the_memory() {
+    let Some(machine) = Machine::new() else { return };
+    let daemon = answering_daemon();
+    let output = machine
+        .run_by("mps", &["--memory", "64Mi", "--compute", "12.5", "--"])
+        .args(["sh", "-c", "env | grep ^CUDA_MPS_[AP].*[TE]=; exec \"$0\" cuda-probe look", CARVE])
+        .env("PATH", format!("{}:/usr/bin:/bin", daemon.path().display()))
+        .env("CUDA_MPS_PIPE_DIRECTORY", daemon.path())
+        .output()
+        .expect("an answer");
+    let (data, talk) = text(&output);
+    assert!(output.status.success(), "{talk}");
+    assert!(data.starts_with("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=12.5\n{"), "{data}");
+    assert!(data.contains(&format!("\"total\":{}", 64 << 20)), "{data}");
+    assert!(
+        talk.contains("12.5 % of the multiprocessors") && talk.contains("held by MPS and the limiter"),
+        "{talk}"
+    );
+    assert!(talk.contains("memory never refused"), "{talk}");
+}
+
+#[test]
+fn a_client_of_mps_is_told_its_share() {
+    let place = answering_daemon();
     let path = format!("{}:/usr/bin:/bin", place.path().display());
     let answered = |words: &[&str]| {
         let mut command = Command::new(CARVE);

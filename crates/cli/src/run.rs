@@ -14,6 +14,7 @@ use carve_limiter_host::{Counters, Limits, RunError, Runs};
 use choice::{Part, bytes, percent};
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,11 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// Runs the command, and ends as it does.
 pub(crate) fn run(machine: &MachineArgs, args: &RunArgs) -> Outcome {
     let over_mps = by_mps(args)?;
-    let library = if over_mps { None } else { Some(place::library(args)?) };
+    let library = match place::library(args) {
+        // MPS can hold a share alone; then nobody counts what is used.
+        Err(_) if over_mps && args.limiter.is_none() => None,
+        found => Some(found?),
+    };
     let chosen = machine::open_for_programs(machine)?;
     let parts = choice::parts(&chosen, args.gpu.as_deref())?;
     let status = match library {
@@ -31,43 +36,46 @@ pub(crate) fn run(machine: &MachineArgs, args: &RunArgs) -> Outcome {
             let (part, limits) = choose(&parts, args, |_| Ok(Vec::new()))?;
             start_line(args, "MPS", &part, &limits);
             let mut environment = mps::environment(&limits);
+            environment.push(mps::memory(&limits));
             environment.push(("CUDA_VISIBLE_DEVICES", part.uuid.into()));
             child::run(&args.command, &environment, || Duration::from_secs(3_600))?
         }
-        Some(library) => {
-            let runs = Runs::open(&place::root(args)?).map_err(|error| Failure::of(&error))?;
-            let entry = runs.enter().map_err(|error| Failure::of(&error))?;
-            let (part, limits) = choose(&parts, args, |uuid| entry.taken(uuid))?;
-            let run = entry.take(&library, &part.uuid, &limits).map_err(|error| Failure::of(&error))?;
-            start_line(args, "the limiter", &part, &limits);
-            let environment = [
-                ("LD_PRELOAD", preload(run.library().into_os_string())),
-                ("CUDA_VISIBLE_DEVICES", part.uuid.clone().into()),
-            ];
-            let (begun, mut peak, mut arbiter) = (Instant::now(), 0, runs.arbiter(&part.uuid));
-            let ended = child::run(&args.command, &environment, || {
-                peak = peak.max(run.share().counters().map_or(0, |counters| counters.memory));
-                arbiter.look().min(GLANCE)
-            });
-            let counters = run.share().counters().unwrap_or_default();
-            drop(arbiter);
-            let goes_on = run.end();
-            let status = ended?;
-            if !args.quiet {
-                eprintln!(
-                    "carve: {}",
-                    summary(&counters, &limits, peak.max(counters.memory), begun.elapsed())
-                );
-                if goes_on {
-                    eprintln!(
-                        "carve: the command left processes behind, which keep the share until they end"
-                    );
-                }
-            }
-            status
-        }
+        Some(library) => counted(args, over_mps, &parts, &library)?,
     };
     code(status)
+}
+
+/// Runs the command with the limiter, which holds it to its share or counts what it uses where MPS does.
+fn counted(args: &RunArgs, over_mps: bool, parts: &[Part], library: &Path) -> Result<ExitStatus, Failure> {
+    let runs = Runs::open(&place::root(args)?).map_err(|error| Failure::of(&error))?;
+    let entry = runs.enter().map_err(|error| Failure::of(&error))?;
+    let (part, limits) = choose(parts, args, |uuid| entry.taken(uuid))?;
+    let limits = Limits { mps: over_mps && limits.compute > 0, ..limits };
+    let run = entry.take(library, &part.uuid, &limits).map_err(|error| Failure::of(&error))?;
+    start_line(args, if limits.mps { "MPS and the limiter" } else { "the limiter" }, &part, &limits);
+    let mut environment = vec![
+        ("LD_PRELOAD", preload(run.library().into_os_string())),
+        ("CUDA_VISIBLE_DEVICES", part.uuid.clone().into()),
+    ];
+    if over_mps {
+        environment.extend(mps::environment(&limits));
+    }
+    let (begun, mut peak, mut arbiter) = (Instant::now(), 0, runs.arbiter(&part.uuid));
+    let ended = child::run(&args.command, &environment, || {
+        peak = peak.max(run.share().counters().map_or(0, |counters| counters.memory));
+        arbiter.look().min(GLANCE)
+    });
+    let counters = run.share().counters().unwrap_or_default();
+    drop(arbiter);
+    let goes_on = run.end();
+    let status = ended?;
+    if !args.quiet {
+        eprintln!("carve: {}", summary(&counters, &limits, peak.max(counters.memory), begun.elapsed()));
+        if goes_on {
+            eprintln!("carve: the command left processes behind, which keep the share until they end");
+        }
+    }
+    Ok(status)
 }
 
 /// Whether MPS holds the share.
@@ -121,6 +129,7 @@ fn start_line(args: &RunArgs, mechanism: &str, part: &Part, limits: &Limits) {
     }
     let time = match (limits.compute, limits.burst) {
         (0, _) => "no limit on time".to_owned(),
+        (compute, _) if limits.mps => format!("{} of the multiprocessors", percent(compute)),
         (compute, false) => format!("{} of the time", percent(compute)),
         (compute, true) => format!("{} of the time (more while others are idle)", percent(compute)),
     };
@@ -132,7 +141,7 @@ fn start_line(args: &RunArgs, mechanism: &str, part: &Part, limits: &Limits) {
 fn summary(counters: &Counters, limits: &Limits, peak: u64, elapsed: Duration) -> String {
     let time = if limits.compute == 0 {
         String::new()
-    } else if limits.burst {
+    } else if limits.burst || limits.mps {
         // While the limit is lifted, work is counted in pieces of some 50 ms; the last of them is not.
         let (busy, all) = (counters.gpu_time.as_secs_f64(), elapsed.as_secs_f64());
         format!("GPU time at least {busy:.1} s of {all:.1} s, ")

@@ -48,7 +48,9 @@ impl Keeper {
                 // A share whose counters can not be read is taken for an idle one; its limits hold it without turns, too.
                 let now = share.usage().unwrap_or(*before);
                 let limits = share.limits();
-                let tenant = Tenant { compute: limits.compute, burst: limits.burst, before: *before, now };
+                // Whom MPS holds has no turns: it runs beside others.
+                let compute = if limits.mps { 0 } else { limits.compute };
+                let tenant = Tenant { compute, burst: limits.burst, before: *before, now };
                 *before = now;
                 tenant
             })

@@ -48,13 +48,14 @@ pub(crate) fn ask() -> Result<(), String> {
     }
 }
 
-/// What a client of the daemon is told. The only device that it sees is its number 0.
+/// What a client of the daemon is told to use no more multiprocessors than its share.
 pub(crate) fn environment(limits: &Limits) -> Vec<(&'static str, OsString)> {
-    let memory = format!("0={}M", limits.memory >> 20);
-    let mut told = vec![("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", OsString::from(memory))];
-    if limits.compute > 0 {
-        let percentage = (f64::from(limits.compute) / 100.0).to_string();
-        told.push(("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", percentage.into()));
-    }
-    told
+    let percentage = (limits.compute > 0).then(|| (f64::from(limits.compute) / 100.0).to_string());
+    percentage.map(|told| ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", told.into())).into_iter().collect()
+}
+
+/// What it is told to use no more memory, where nobody else holds it to that. The only device that it sees is its number 0, and what the driver
+/// takes for its context comes out of this.
+pub(crate) fn memory(limits: &Limits) -> (&'static str, OsString) {
+    ("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", format!("0={}M", limits.memory >> 20).into())
 }
