@@ -61,14 +61,14 @@ class Bench:
         """One tenant under each limit, for kernels of all lengths, a graph and a mixture."""
         # The least that the library knows, and the rest lent: one process can then be measured under all limits.
         container = self.container("compute", compute=100)
-        cells = [(name, "spin", name, 2.5 if length <= 1 else 4 if length <= 10 else 16) for name, length in KERNELS.items()]
+        cells = [(name, "spin", name, 2.5 if length <= 1 else 4 if length <= 10 else 12) for name, length in KERNELS.items()]
         cells += [("graph", "graph", "50 µs", 2.5), ("mixed", "mixed", "50 µs", 2.5)]
         if self.quick:
             cells = [(title, mode, name, min(seconds, 8)) for title, mode, name, seconds in cells]
         for title, mode, name, seconds in cells:
             # A program of its own for each kind of work, as there would be.
             tenant = Tenant([str(self.program)], container)
-            self.note("bare", title, self.saturated(self.bare, mode, name, min(seconds, 4)))
+            self.note("bare", title, self.saturated(self.bare, mode, name, 1.5 if KERNELS[name] < 100 else 4))
             for limit in (20, 75) if self.quick else LIMITS:
                 container.say(lent=limit * 100 - 100)
                 self.note("compute", f"{title} {limit} %", self.saturated(tenant, mode, name, seconds))
@@ -137,7 +137,7 @@ class Bench:
         half = Tenant([str(self.program)], self.container("half", compute=5000), core=CORE)
         def of(tenant, mode, rounds=1, seconds=0.02):
             return lambda: tenant(mode, rounds, seconds)["per_s"]
-        for mode, pairs in (("launch", 250), ("malloc", 200), ("malloc-async", 200)):
+        for mode, pairs in (("launch", 200), ("malloc", 200), ("malloc-async", 300)):
             self.note("overhead", f"{mode}, no limit", bound(alternate(of(bare, mode), of(free, mode), pairs)))
         for name in ("50 µs", "1 ms"):
             rounds = self.rounds[name]
@@ -165,7 +165,7 @@ class Bench:
         told, took = bare("marks", 2.0)["marks"], {}
         for (before, _), (end, place) in zip(told, told[1:]):
             took.setdefault(place, []).append(end - before)
-        took = {place: statistics.median(all) for place, all in took.items()}
+        took = {place: int(statistics.median(all)) for place, all in took.items()}
         for limit in LIMITS:
             container.say(lent=limit * 100 - 100)
             marks = limited("marks", 3.5)["marks"]

@@ -43,7 +43,7 @@ const A_THREAD: u64 = 1;
 const ALL_THREADS: u64 = (1 << THREADS) - 1;
 
 /// How much may be allocated from a pool without a look at it, where a step is kept: after it has grown by one, this fits into it.
-const WINDOW: u64 = STEP / 4;
+const WINDOW: u64 = STEP / 2;
 /// A step is kept where it is no more than this part of the limit.
 const LITTLE: u64 = 16;
 
