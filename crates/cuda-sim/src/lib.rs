@@ -49,6 +49,7 @@ mod limits;
 mod mapping;
 mod memory;
 mod module;
+mod multicast;
 mod pages;
 mod physical;
 mod pointer;

@@ -108,6 +108,7 @@ pub(crate) fn from_environment() -> Result<Session, SettingsError> {
         mapped: Default::default(),
         arrays: Default::default(),
         prepared: Default::default(),
+        multicasts: Default::default(),
         opened: Default::default(),
         streams: Default::default(),
         events: Default::default(),

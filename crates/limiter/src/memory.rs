@@ -3,7 +3,7 @@
 //! Memory is counted as the driver takes it, in blocks of 2 MiB. Small allocations share blocks, so a block counts once for all of them.
 
 use crate::driver::{Code, OUT_OF_MEMORY, SUCCESS};
-use crate::ledger::{Entry, IS_HOLD, IS_SMALL, IS_VIEW, may_be_noted};
+use crate::ledger::{Entry, IS_HOLD, IS_OBJECT, IS_SMALL, IS_VIEW, may_be_noted};
 use crate::pools::look_at_pools;
 use crate::process::{Linux, Part, Process, process};
 use carve_limiter_abi::Trouble;
@@ -145,6 +145,9 @@ fn free_noted(key: u64, free: impl FnOnce() -> Code) -> Code {
         entry.amount
     };
     part.give(back);
+    if entry.kind == IS_OBJECT {
+        unbind_all(key);
+    }
     answer
 }
 
@@ -273,7 +276,35 @@ pub(crate) fn unbind(array: u64, region: &[u64]) {
     release(handle, || SUCCESS);
 }
 
-/// An array is gone, and lets go of what was bound to it.
+/// Notes a multicast object: as long as there are handles and mappings of it, it keeps what is bound to it.
+pub(crate) fn note_object(object: u64) {
+    let Some(process) = process().filter(|process| process.is_limited()) else { return };
+    let mut ledger = process.ledger.take();
+    if ledger.find(object).is_none() {
+        ledger.put(Entry { key: object, kind: IS_OBJECT, ..Entry::default() });
+    }
+}
+
+/// Physical memory was bound to a multicast object, in the place of its device.
+pub(crate) fn bind_to_object(object: u64, offset: u64, handle: u64) {
+    let Some(process) = process().filter(|process| process.is_limited()) else { return };
+    // One that came from another process was not seen being made.
+    note_object(object);
+    let mut ledger = process.ledger.take();
+    let Some(at) = ledger.find(handle) else { return };
+    let part = ledger.entries()[at].part;
+    drop(ledger);
+    bind(object, &[u64::from(part), offset], handle);
+}
+
+/// A multicast object has no memory of a part at an offset any more.
+pub(crate) fn unbind_from_object(object: u64, offset: u64, part: &Part) {
+    if let Some(process) = process() {
+        unbind(object, &[u64::from(process.number(part)), offset]);
+    }
+}
+
+/// An array or an object is gone, and lets go of what was bound to it.
 pub(crate) fn unbind_all(array: u64) {
     let Some(process) = process().filter(|process| process.is_limited()) else { return };
     take_all_of(process, array, |entry| {

@@ -79,6 +79,18 @@ fn memory_that_is_bound_to_arrays() {
 }
 
 #[test]
+fn memory_that_is_bound_to_multicast_objects() {
+    let stage = Stage::new(memory_limits());
+    let mut running = start(&stage, &["multicast"]);
+    assert_eq!(running.until_pause(), ["multicast 8 2"]);
+    assert_eq!(stage.held(), LIMIT - 8 * MIB, "one piece was unbound");
+    running.go();
+    running.until_pause();
+    assert_eq!(stage.held(), 0, "the object is gone");
+    running.kill();
+}
+
+#[test]
 fn pools_that_end_before_what_is_in_them() {
     let stage = Stage::new(memory_limits());
     let mut running = start(&stage, &["pool", "pool"]);
