@@ -4,7 +4,7 @@
 
 use crate::driver::{Code, OUT_OF_MEMORY, SUCCESS};
 use crate::ledger::{Entry, IS_HOLD, IS_OBJECT, IS_SMALL, IS_VIEW, may_be_noted};
-use crate::pools::look_at_pools;
+use crate::pools::look_at_pools_that_may_be_gone;
 use crate::process::{Linux, Part, Process, process};
 use carve_limiter_abi::Trouble;
 
@@ -174,13 +174,22 @@ pub(crate) fn note_view(green: u64, view: u64, device: i32, primary: u64) {
     ledger.put(Entry { kept: device as u32, ..entry(marked(&[GREEN, green]), 0) });
 }
 
-/// A green context is about to go; what it was as a context, and on which device.
-pub(crate) fn forget_green(green: u64) -> Option<(u64, i32)> {
+/// What a green context is as a context, and on which device.
+pub(crate) fn green(green: u64) -> Option<(u64, i32)> {
     let process = process().filter(|process| process.is_limited())?;
     let mut ledger = process.ledger.take();
     let at = ledger.find(marked(&[GREEN, green]))?;
-    let entry = ledger.remove(at);
+    let entry = ledger.entries()[at];
     Some((entry.amount, entry.kept as i32))
+}
+
+/// A green context is gone. What was allocated in it is the primary context's, and stays as long as that.
+pub(crate) fn forget_green(green: u64) {
+    let Some(process) = process().filter(|process| process.is_limited()) else { return };
+    let mut ledger = process.ledger.take();
+    if let Some(at) = ledger.find(marked(&[GREEN, green])) {
+        ledger.remove(at);
+    }
 }
 
 /// One user of a context fewer; says whether that was the last one.
@@ -232,7 +241,7 @@ pub(crate) fn end_context(context: u64) {
             take_all_of(process, entry.amount, |_| ());
         }
     });
-    look_at_pools(process);
+    look_at_pools_that_may_be_gone(process);
 }
 
 /// Something that no address or handle is: the highest bit is set.
