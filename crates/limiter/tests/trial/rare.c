@@ -214,6 +214,22 @@ static void pool(int device) {
     pause_here();
 }
 
+// Takes from the device's pool, gives that back, and takes as much as it gets; says what the pool has then.
+static void pieces(void) {
+    void *pool;
+    u64 pointers[200], reserved;
+    int count = 0, code = 0;
+    open_primary();
+    MUST(cuDeviceGetMemPool, (void **, int), &pool, 0);
+    for (int at = 0; at < 4; at++) MUST(cuMemAllocAsync, (u64 *, size_t, void *), &pointers[at], BLOCK, NULL);
+    for (int at = 0; at < 4; at++) MUST(cuMemFreeAsync, (u64, void *), pointers[at], NULL);
+    while (count < 200 && !(code = CALL(cuMemAllocAsync, (u64 *, size_t, void *), &pointers[count], BLOCK, NULL))) count++;
+    MUST(cuMemPoolGetAttribute, (void *, int, u64 *), pool, 5, &reserved);
+    say("pieces", reserved, code);
+    fill("plain");
+    pause_here();
+}
+
 // Takes a little from more pools than anybody needs.
 static void pools(void) {
     Pool of_device = {1, 0, 1, 0, NULL, 0, 0, {0}};
@@ -262,6 +278,7 @@ int main(int number, char **ways) {
         else if (!strcmp(ways[at], "multicast")) multicast();
         else if (!strcmp(ways[at], "pool")) pool(0);
         else if (!strcmp(ways[at], "pool-of-other")) pool(1);
+        else if (!strcmp(ways[at], "pieces")) pieces();
         else if (!strcmp(ways[at], "pools")) pools();
         else if (!strcmp(ways[at], "upload")) upload();
         else if (!strcmp(ways[at], "pause")) pause_here();

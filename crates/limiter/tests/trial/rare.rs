@@ -104,6 +104,21 @@ fn pools_that_end_before_what_is_in_them() {
 }
 
 #[test]
+fn pools_that_grow_although_they_have_room() {
+    let stage = Stage::new(memory_limits());
+    let mut command = stage.command(&programs().join("rare"));
+    command.arg("pieces").env("CARVE_SIM_CUDA_FAULT", "pools-in-pieces");
+    let mut running = Running::start(command);
+    let told = running.until_pause();
+    let number = |line: usize, word| told[line].split(' ').nth(word).unwrap().parse::<u64>().unwrap();
+    let (reserved, plain) = (number(0, 1), number(1, 1) * 8 * MIB);
+    assert_eq!((number(0, 2), number(1, 2)), (2, 2), "{told:?}");
+    assert_eq!(reserved + plain, stage.held(), "all that the pool has is counted: {told:?}");
+    assert!(stage.held() <= LIMIT, "{told:?}");
+    running.kill();
+}
+
+#[test]
 fn a_pool_counts_on_its_own_device() {
     let (stage, machine) = (Stage::new(memory_limits()), "h200-141gb:2");
     stage.on_machine(machine);
