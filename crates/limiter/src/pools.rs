@@ -219,12 +219,11 @@ fn allocate_with_a_look(
         // SAFETY: a pool that the program allocates from.
         unsafe { cuMemPoolTrimTo::call(handle, 0) };
         let has = || pool.reserved().saturating_sub(pool.used()) >= bytes;
-        if !pool.reserve(part, most, |bytes| part.take_if_left(bytes)) && !(bytes <= WINDOW && has()) {
-            // Asked for once more, so that the refusal is counted.
-            if !pool.reserve(part, most, |bytes| part.take(bytes)) {
-                pool.settle(part, pool.reserved());
-                return OUT_OF_MEMORY;
-            }
+        let can = pool.reserve(part, most, |bytes| part.take_if_left(bytes)) || (bytes <= WINDOW && has());
+        // Asked for once more, so that the refusal is counted.
+        if !can && !pool.reserve(part, most, |bytes| part.take(bytes)) {
+            pool.settle(part, pool.reserved());
+            return OUT_OF_MEMORY;
         }
     }
     let answer = allocate();
