@@ -23,17 +23,27 @@ const EDITION: &str = "1";
 
 /// The `usr` folder with the unpacked packages, fetched if it is not there.
 pub(crate) fn unpacked(places: &Places) -> Result<PathBuf> {
-    let folder = places.cache().join(format!("debian-{EDITION}"));
+    unpacked_into(places, &format!("debian-{EDITION}"), PACKAGES)
+}
+
+/// The `usr` folder of one package, fetched if it is not there.
+pub fn debian_package(places: &Places, suite: &str, package: &str) -> Result<PathBuf> {
+    unpacked_into(places, &format!("debian-{suite}-{package}"), &[(suite, package)])
+}
+
+fn unpacked_into(places: &Places, name: &str, packages: &[(&str, &str)]) -> Result<PathBuf> {
+    let folder = places.cache().join(name);
     let stamp = folder.join("complete");
     if stamp.exists() {
         return Ok(folder.join("usr"));
     }
-    eprintln!("fetching containerd, runc, etcd and the CNI plugins from Debian");
+    let names: Vec<&str> = packages.iter().map(|(_, package)| *package).collect();
+    eprintln!("fetching {} from Debian", names.join(", "));
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
     fs::create_dir_all(&folder)?;
-    for (suite, package) in PACKAGES {
+    for (suite, package) in packages {
         let archive = download(places, suite, package)?;
         run(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(&folder))?;
     }
@@ -89,7 +99,9 @@ fn mirror() -> Result<String> {
             return Ok(mirror);
         }
     }
-    bail!("no Debian mirror in /etc/apt; the lab takes containerd, runc, etcd and CNI from Debian's packages")
+    bail!(
+        "no Debian mirror in /etc/apt; the tests take containerd, runc, etcd, CNI and jemalloc from Debian's packages"
+    )
 }
 
 /// The first address of a Debian archive (not its security part) in a sources file of either format.

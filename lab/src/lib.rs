@@ -23,6 +23,7 @@ mod programs;
 mod release;
 mod services;
 
+pub use debian::debian_package;
 pub use fleet::{FLEET, fleet};
 pub use image::{Image, ImageFile};
 pub use inside::{inside, inside_node};

@@ -2,7 +2,8 @@
 
 use crate::root;
 use crate::run::{cargo, run};
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
+use carve_lab::{Places, debian_package};
 use std::path::PathBuf;
 
 /// Builds it, and says where it is.
@@ -34,4 +35,27 @@ pub(crate) fn build() -> Result<PathBuf> {
     command.args(["-C", "link-arg=-Wl,-soname,libcarve_limiter.so"]);
     run(&mut command)?;
     Ok(folder.join("release/libcarve_limiter.so"))
+}
+
+/// Another allocator that programs load before everything else, for the test that both get on. Bookworm's, because later ones need a newer C
+/// library.
+const ALLOCATOR: (&str, &str, &str) = ("bookworm", "libjemalloc2", "lib/x86_64-linux-gnu/libjemalloc.so.2");
+
+/// Fetches it. Where that is not possible the test is skipped, and CI must not skip.
+pub(crate) fn allocator() -> Result<Option<PathBuf>> {
+    let (suite, package, library) = ALLOCATOR;
+    let fetched = debian_package(&Places::usual(), suite, package).and_then(|folder| {
+        let path = folder.join(library);
+        if path.exists() { Ok(path) } else { bail!("{} is not in the package {package}", path.display()) }
+    });
+    match fetched {
+        Ok(path) => Ok(Some(path)),
+        Err(error) if std::env::var("CI").as_deref() == Ok("true") => {
+            Err(error).context("the limiter is tested beside jemalloc, and CI must not skip")
+        }
+        Err(error) => {
+            eprintln!("SKIPPED: the limiter beside jemalloc: {error:#}");
+            Ok(None)
+        }
+    }
 }

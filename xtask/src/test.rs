@@ -44,9 +44,10 @@ pub(crate) fn test() -> Result<()> {
     })?;
     // The conformance suites run the binary and the simulated driver, which `cargo test` alone does not build.
     step("build", &mut || run(cargo().args(["build", "--workspace", "--quiet"])))?;
-    let mut library = None;
+    let (mut library, mut allocator) = (None, None);
     step("limiter", &mut || {
         library = Some(limiter::build()?);
+        allocator = limiter::allocator()?;
         Ok(())
     })?;
     step("tests", &mut || {
@@ -54,6 +55,9 @@ pub(crate) fn test() -> Result<()> {
         command.args(["test", "--workspace", "--exclude", "carve-cluster-tests", "--no-fail-fast"]);
         if let Some(programs) = &programs {
             command.env("CARVE_INCUMBENTS", programs).env("CARVE_ORACLE", programs.join(incumbents::ORACLE));
+        }
+        if let Some(allocator) = &allocator {
+            command.env("CARVE_JEMALLOC", allocator);
         }
         run(&mut command)
     })?;

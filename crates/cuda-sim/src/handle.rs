@@ -69,6 +69,8 @@ things! {
     Mipmap = 13,
     /// A green context.
     Green = 15,
+    /// A multicast object.
+    Multicast = 16,
 }
 
 impl Handle {

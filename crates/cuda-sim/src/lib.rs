@@ -9,7 +9,7 @@
 //! | `CARVE_SIM_DEV` | folder of device nodes, likewise: only GPUs and MIG devices with theirs are there |
 //! | `CUDA_VISIBLE_DEVICES` | which devices this process sees, by index or UUID |
 //! | `CUDA_MPS_PIPE_DIRECTORY` | limits of an MPS client stand in its file `carve-sim-limits` |
-//! | `CARVE_SIM_CUDA_FAULT` | `wrong-sum`, `launch-fails`, `hang` or `alloc-fails:N` |
+//! | `CARVE_SIM_CUDA_FAULT` | `wrong-sum`, `launch-fails`, `hang`, `pools-in-pieces` or `alloc-fails:N` |
 //! | `CARVE_SIM_CUDA_CLOCK` | a file: processes that name the same one share the devices' time and memory |
 //!
 //! Device memory is bookkeeping with pages of host memory behind what was written; addresses are numbers that are
@@ -49,6 +49,7 @@ mod limits;
 mod mapping;
 mod memory;
 mod module;
+mod multicast;
 mod pages;
 mod physical;
 mod pointer;

@@ -111,10 +111,18 @@ impl Session {
 
     /// Lets go of a handle; memory without handles and mappings is free.
     pub(crate) fn release_physical(&mut self, handle: u64) -> Answer {
+        if let Ok(Thing::Multicast(number)) = Handle::from_value(handle).thing() {
+            return self.release_multicast(number);
+        }
         let number = self.physical_number(handle)?;
         let physical = self.mapped.physical.get_mut(number)?;
         physical.handles = physical.handles.checked_sub(1).ok_or(Code::INVALID_VALUE)?;
         self.drop_unused(number)
+    }
+
+    /// The device whose memory it is.
+    pub(crate) fn device_of_physical(&self, handle: u64) -> Answer<u32> {
+        self.mapped.physical.get(self.physical_number(handle)?)?.device.ok_or(Code::INVALID_VALUE)
     }
 
     /// One more place keeps physical memory.

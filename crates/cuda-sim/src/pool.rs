@@ -3,9 +3,10 @@
 use crate::context::Here;
 use crate::error::{Answer, Code};
 use crate::handle::{Handle, Numbered, Thing};
-use crate::memory::{Allocation, Origin};
+use crate::memory::{Allocation, Origin, blocks};
 use crate::pages::Pages;
 use crate::session::Session;
+use crate::settings::Fault;
 use crate::structs::{Location, PoolProperties};
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -158,7 +159,10 @@ impl Session {
         self.count_allocation()?;
         let pool = self.pools.all.get(number)?;
         let (device, size) = (pool.device, grains(bytes as u64));
-        let missing = pool.level.missing(size)?;
+        let missing = match self.fault {
+            Some(Fault::PoolsInPieces) => blocks(size)?,
+            _ => pool.level.missing(size)?,
+        };
         if missing > 0 && pool.level.reserved.saturating_add(missing) > pool.most {
             return Err(Code::OUT_OF_MEMORY);
         }

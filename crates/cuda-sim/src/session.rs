@@ -14,6 +14,7 @@ use crate::launch::Prepared;
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::module::Modules;
+use crate::multicast::Multicast;
 use crate::physical::Virtual;
 use crate::pool::Pools;
 use crate::settings::{self, Fault};
@@ -44,6 +45,7 @@ pub(crate) struct Session {
     pub(crate) arrays: Arrays,
     /// What was set for kernels, by their handles.
     pub(crate) prepared: BTreeMap<usize, Prepared>,
+    pub(crate) multicasts: Numbered<Multicast>,
     /// How often allocations were opened by handle.
     pub(crate) opened: BTreeMap<u64, u32>,
     pub(crate) streams: Streams,

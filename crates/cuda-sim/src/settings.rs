@@ -30,6 +30,8 @@ pub(crate) enum Fault {
     Hang,
     /// The allocation that comes at this place in the process is refused although there is room.
     AllocationFails(u64),
+    /// What pools have to spare is in pieces, so that they grow at every allocation.
+    PoolsInPieces,
 }
 
 /// What is wrong with the settings.
@@ -40,7 +42,7 @@ pub(crate) enum SettingsError {
     #[error("the simulated machine does not answer: {0}")]
     Host(#[from] HostError),
     #[error(
-        "{FAULT}: '{0}' is no fault; expected wrong-sum, launch-fails, hang or alloc-fails:N with N from 1 on"
+        "{FAULT}: '{0}' is no fault; expected wrong-sum, launch-fails, hang, pools-in-pieces or alloc-fails:N with N from 1 on"
     )]
     Fault(String),
     #[error("{CLOCK}: {0}")]
@@ -108,6 +110,7 @@ pub(crate) fn from_environment() -> Result<Session, SettingsError> {
         mapped: Default::default(),
         arrays: Default::default(),
         prepared: Default::default(),
+        multicasts: Default::default(),
         opened: Default::default(),
         streams: Default::default(),
         events: Default::default(),
@@ -126,6 +129,7 @@ fn fault(text: &str) -> Result<Fault, SettingsError> {
         "wrong-sum" => Ok(Fault::WrongSum),
         "launch-fails" => Ok(Fault::LaunchFails),
         "hang" => Ok(Fault::Hang),
+        "pools-in-pieces" => Ok(Fault::PoolsInPieces),
         other => Err(SettingsError::Fault(other.to_owned())),
     }
 }

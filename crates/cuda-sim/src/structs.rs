@@ -176,6 +176,16 @@ pub(crate) struct OldArray3DDescriptor {
     flags: c_uint,
 }
 
+/// `CUmulticastObjectProp`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct MulticastProperties {
+    pub(crate) devices: c_uint,
+    pub(crate) size: usize,
+    handle_types: u64,
+    flags: u64,
+}
+
 /// `CUarrayMapInfo`, as far as it is looked at.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]

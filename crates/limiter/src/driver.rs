@@ -35,14 +35,17 @@ pub(crate) const NVML: &[u8] = b"libnvidia-ml.so";
 const ABSENT: usize = 1;
 
 /// Where a function of the driver is, if the driver has it.
+#[inline]
 pub(crate) fn find(place: &AtomicUsize, library: &[u8], name: &str) -> Option<usize> {
-    let known = place.load(Ordering::Relaxed);
-    if known > ABSENT {
-        return Some(known);
+    match place.load(Ordering::Relaxed) {
+        0 => search(place, library, name),
+        ABSENT => None,
+        known => Some(known),
     }
-    if known == ABSENT {
-        return None;
-    }
+}
+
+#[cold]
+fn search(place: &AtomicUsize, library: &[u8], name: &str) -> Option<usize> {
     let (mut there, mut found) = (false, None);
     elf::each(|loaded| {
         if loaded.is_called(library) {

@@ -28,7 +28,8 @@ pub(crate) const IS_SMALL: u32 = 1;
 pub(crate) const IS_VIEW: u32 = 2;
 /// What keeps physical memory beside its handles; `amount` is the first handle.
 pub(crate) const IS_HOLD: u32 = 3;
-
+/// An object that takes nothing and keeps what is bound to it.
+pub(crate) const IS_OBJECT: u32 = 5;
 /// A block of small allocations; `amount` is how many.
 const IS_BLOCK: u32 = 4;
 

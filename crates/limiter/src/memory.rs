@@ -3,8 +3,8 @@
 //! Memory is counted as the driver takes it, in blocks of 2 MiB. Small allocations share blocks, so a block counts once for all of them.
 
 use crate::driver::{Code, OUT_OF_MEMORY, SUCCESS};
-use crate::ledger::{Entry, IS_HOLD, IS_SMALL, IS_VIEW, may_be_noted};
-use crate::pools::look_at_pools;
+use crate::ledger::{Entry, IS_HOLD, IS_OBJECT, IS_SMALL, IS_VIEW, may_be_noted};
+use crate::pools::look_at_pools_that_may_be_gone;
 use crate::process::{Linux, Part, Process, process};
 use carve_limiter_abi::Trouble;
 
@@ -145,6 +145,9 @@ fn free_noted(key: u64, free: impl FnOnce() -> Code) -> Code {
         entry.amount
     };
     part.give(back);
+    if entry.kind == IS_OBJECT {
+        unbind_all(key);
+    }
     answer
 }
 
@@ -171,13 +174,22 @@ pub(crate) fn note_view(green: u64, view: u64, device: i32, primary: u64) {
     ledger.put(Entry { kept: device as u32, ..entry(marked(&[GREEN, green]), 0) });
 }
 
-/// A green context is about to go; what it was as a context, and on which device.
-pub(crate) fn forget_green(green: u64) -> Option<(u64, i32)> {
+/// What a green context is as a context, and on which device.
+pub(crate) fn green(green: u64) -> Option<(u64, i32)> {
     let process = process().filter(|process| process.is_limited())?;
     let mut ledger = process.ledger.take();
     let at = ledger.find(marked(&[GREEN, green]))?;
-    let entry = ledger.remove(at);
+    let entry = ledger.entries()[at];
     Some((entry.amount, entry.kept as i32))
+}
+
+/// A green context is gone. What was allocated in it is the primary context's, and stays as long as that.
+pub(crate) fn forget_green(green: u64) {
+    let Some(process) = process().filter(|process| process.is_limited()) else { return };
+    let mut ledger = process.ledger.take();
+    if let Some(at) = ledger.find(marked(&[GREEN, green])) {
+        ledger.remove(at);
+    }
 }
 
 /// One user of a context fewer; says whether that was the last one.
@@ -229,7 +241,7 @@ pub(crate) fn end_context(context: u64) {
             take_all_of(process, entry.amount, |_| ());
         }
     });
-    look_at_pools(process);
+    look_at_pools_that_may_be_gone(process);
 }
 
 /// Something that no address or handle is: the highest bit is set.
@@ -273,7 +285,35 @@ pub(crate) fn unbind(array: u64, region: &[u64]) {
     release(handle, || SUCCESS);
 }
 
-/// An array is gone, and lets go of what was bound to it.
+/// Notes a multicast object: as long as there are handles and mappings of it, it keeps what is bound to it.
+pub(crate) fn note_object(object: u64) {
+    let Some(process) = process().filter(|process| process.is_limited()) else { return };
+    let mut ledger = process.ledger.take();
+    if ledger.find(object).is_none() {
+        ledger.put(Entry { key: object, kind: IS_OBJECT, ..Entry::default() });
+    }
+}
+
+/// Physical memory was bound to a multicast object, in the place of its device.
+pub(crate) fn bind_to_object(object: u64, offset: u64, handle: u64) {
+    let Some(process) = process().filter(|process| process.is_limited()) else { return };
+    // One that came from another process was not seen being made.
+    note_object(object);
+    let mut ledger = process.ledger.take();
+    let Some(at) = ledger.find(handle) else { return };
+    let part = ledger.entries()[at].part;
+    drop(ledger);
+    bind(object, &[u64::from(part), offset], handle);
+}
+
+/// A multicast object has no memory of a part at an offset any more.
+pub(crate) fn unbind_from_object(object: u64, offset: u64, part: &Part) {
+    if let Some(process) = process() {
+        unbind(object, &[u64::from(process.number(part)), offset]);
+    }
+}
+
+/// An array or an object is gone, and lets go of what was bound to it.
 pub(crate) fn unbind_all(array: u64) {
     let Some(process) = process().filter(|process| process.is_limited()) else { return };
     take_all_of(process, array, |entry| {

@@ -47,11 +47,12 @@ const WINDOW: u64 = STEP / 2;
 /// A step is kept where it is no more than this part of the limit.
 const LITTLE: u64 = 16;
 
-fn ask(pool: usize, attribute: i32) -> u64 {
+/// What the driver tells about a pool, if it does.
+fn ask(pool: usize, attribute: i32) -> Option<u64> {
     let mut value = 0;
     // SAFETY: the driver writes one number for these attributes.
-    unsafe { cuMemPoolGetAttribute::call(pool, attribute, &mut value) };
-    value
+    let told = unsafe { cuMemPoolGetAttribute::call(pool, attribute, &mut value) };
+    (told == SUCCESS).then_some(value)
 }
 
 fn to_grains(bytes: u64) -> u64 {
@@ -73,7 +74,9 @@ impl Pool {
     }
 
     fn leave(&self) {
-        self.spare.fetch_sub(A_THREAD, Ordering::Release);
+        // Whoever was not waited for any longer is not counted any more.
+        let fewer = |word: u64| (word & ALL_THREADS != 0).then(|| word - A_THREAD);
+        let _ = self.spare.fetch_update(Ordering::Release, Ordering::Relaxed, fewer);
     }
 
     /// Lets nobody allocate without a look, and waits for those who do.
@@ -88,9 +91,23 @@ impl Pool {
         self.spare.store(0, Ordering::Release);
     }
 
+    fn counted(&self) -> u64 {
+        self.counted.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that it has reserved. One that does not tell is taken to have what it had.
+    fn reserved(&self) -> u64 {
+        ask(self.handle.load(Ordering::Relaxed), RESERVED_NOW).unwrap_or_else(|| self.counted())
+    }
+
+    /// Bytes of it that are in use: all where it does not tell.
+    fn used(&self) -> u64 {
+        ask(self.handle.load(Ordering::Relaxed), USED_NOW).unwrap_or(u64::MAX)
+    }
+
     /// Keeps a step beyond what it has now, where there is one left, and lets that much be allocated without a look.
     fn open(&self, part: &Part, now: u64) {
-        let (counted, wanted) = (self.counted.load(Ordering::Relaxed), now.saturating_add(STEP));
+        let (counted, wanted) = (self.counted(), now.saturating_add(STEP));
         let keeps = part.memory() / LITTLE >= STEP
             && (counted >= wanted || part.take_if_left(wanted - counted.min(wanted)));
         if !keeps {
@@ -103,8 +120,8 @@ impl Pool {
 
     /// Has so much counted as it could have after it has grown by some bytes more.
     fn reserve(&self, part: &Part, more: u64, take: impl FnOnce(u64) -> bool) -> bool {
-        let wanted = ask(self.handle.load(Ordering::Relaxed), RESERVED_NOW).saturating_add(more);
-        let counted = self.counted.load(Ordering::Relaxed);
+        let wanted = self.reserved().saturating_add(more);
+        let counted = self.counted();
         let reserved = counted >= wanted || take(wanted - counted);
         if reserved {
             part.give(counted.saturating_sub(wanted));
@@ -201,18 +218,17 @@ fn allocate_with_a_look(
         // What nobody uses goes back first: others of the container may have taken what it could have grown by.
         // SAFETY: a pool that the program allocates from.
         unsafe { cuMemPoolTrimTo::call(handle, 0) };
-        let has = || ask(handle, RESERVED_NOW).saturating_sub(ask(handle, USED_NOW)) >= bytes;
-        if !pool.reserve(part, most, |bytes| part.take_if_left(bytes)) && !(bytes <= WINDOW && has()) {
-            // Asked for once more, so that the refusal is counted.
-            if !pool.reserve(part, most, |bytes| part.take(bytes)) {
-                pool.settle(part, ask(handle, RESERVED_NOW));
-                return OUT_OF_MEMORY;
-            }
+        let has = || pool.reserved().saturating_sub(pool.used()) >= bytes;
+        let can = pool.reserve(part, most, |bytes| part.take_if_left(bytes)) || (bytes <= WINDOW && has());
+        // Asked for once more, so that the refusal is counted.
+        if !can && !pool.reserve(part, most, |bytes| part.take(bytes)) {
+            pool.settle(part, pool.reserved());
+            return OUT_OF_MEMORY;
         }
     }
     let answer = allocate();
-    let now = ask(handle, RESERVED_NOW);
-    let more = now.saturating_sub(pool.counted.load(Ordering::Relaxed));
+    let now = pool.reserved();
+    let more = now.saturating_sub(pool.counted());
     // It grew although it seemed to have enough.
     let refused = more > 0 && !part.take(more);
     if refused {
@@ -229,6 +245,15 @@ fn allocate_with_a_look(
 
 /// Looks at pools again: the driver gives memory back when it likes to.
 pub(crate) fn look_at_pools(process: &Process) {
+    look(process, Pool::reserved);
+}
+
+/// The same after the end of a context. One that does not tell may have gone with it.
+pub(crate) fn look_at_pools_that_may_be_gone(process: &Process) {
+    look(process, |pool| ask(pool.handle.load(Ordering::Relaxed), RESERVED_NOW).unwrap_or(0));
+}
+
+fn look(process: &Process, reserved: impl Fn(&Pool) -> u64) {
     let _held = process.pools_lock.take();
     for pool in &process.pools {
         let handle = pool.handle.load(Ordering::Relaxed);
@@ -236,7 +261,7 @@ pub(crate) fn look_at_pools(process: &Process) {
             && let Some(part) = pool.part(process)
         {
             pool.close();
-            pool.settle(part, ask(handle, RESERVED_NOW));
+            pool.settle(part, reserved(pool));
         }
     }
 }
@@ -251,7 +276,7 @@ pub(crate) fn destroy_pool(process: &Process, handle: usize, destroy: impl FnOnc
         return destroy();
     };
     pool.close();
-    let used = ask(handle, USED_NOW);
+    let used = ask(handle, USED_NOW).unwrap_or(pool.counted());
     let answer = destroy();
     if answer != SUCCESS {
         return answer;
@@ -323,6 +348,15 @@ mod tests {
             pool.close();
             assert!(left.load(Ordering::SeqCst), "somebody was still allocating");
         });
+        assert!(!pool.enter(1), "it is closed");
+    }
+
+    #[test]
+    fn whoever_comes_back_too_late_leaves_nothing_behind() {
+        let pool = pool(10 * GRAIN);
+        assert!(pool.enter(1));
+        pool.close();
+        pool.leave();
         assert!(!pool.enter(1), "it is closed");
     }
 }

@@ -74,6 +74,7 @@ const NO_PART: u32 = u32::MAX;
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(core::ptr::null_mut());
 
 /// This process, looked at on the first call.
+#[inline]
 pub(crate) fn process() -> Option<&'static Process> {
     let mut found = PROCESS.load(Ordering::Acquire);
     if found.is_null() {
@@ -88,6 +89,7 @@ pub(crate) fn process() -> Option<&'static Process> {
 }
 
 /// Memory for the process, emptied by the kernel in a child.
+#[cold]
 fn map() -> Option<*mut Process> {
     let new = fresh(size_of::<Process>())?;
     // SAFETY: the memory is ours. A kernel that does not know this lets a child go on with its parent's slot.

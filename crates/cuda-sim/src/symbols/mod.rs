@@ -58,6 +58,7 @@ mod graphs;
 mod green;
 mod libraries;
 mod memory;
+mod multicast;
 mod old;
 mod pools;
 mod programs;
@@ -82,6 +83,7 @@ pub(crate) const ALL: &[&[Procedure]] = &[
     green::PLAIN,
     libraries::PLAIN,
     memory::PLAIN,
+    multicast::PLAIN,
     old::PLAIN,
     pools::PLAIN,
     pools::PAIRS,

@@ -2,7 +2,7 @@
 
 use crate::driver::own::{cuCtxFromGreenCtx, cuDevicePrimaryCtxGetState};
 use crate::driver::{CUDA, Code, NOT_FOUND, NOT_PERMITTED, OUT_OF_MEMORY, SUCCESS, hooks};
-use crate::memory::{end_context, forget_green, keep, leave_context, note_context, note_view};
+use crate::memory::{self, end_context, forget_green, keep, leave_context, note_context, note_view};
 use crate::process::process;
 use crate::work::forget_context;
 use carve_limiter_abi::Trouble;
@@ -245,10 +245,10 @@ hooks! {
     cuGreenCtxDestroy(green: usize) => {
         // SAFETY: the program's own arguments.
         let destroy = || unsafe { cuGreenCtxDestroy::call(green) };
-        let Some((view, device)) = forget_green(green as u64) else { return destroy() };
-        // What was allocated in it is the primary context's, and stays as long as that.
+        let Some((view, device)) = memory::green(green as u64) else { return destroy() };
         let answer = let_go(device, false, destroy);
         if answer == SUCCESS {
+            forget_green(green as u64);
             forget_context(view as usize);
         }
         answer

@@ -7,6 +7,7 @@ mod graphs;
 mod growth;
 mod launches;
 mod memory;
+mod multicast;
 mod nvml;
 mod old;
 mod pools;
@@ -27,6 +28,7 @@ pub(crate) fn all() -> impl Iterator<Item = Hook> {
         memory::HOOKS,
         old::HOOKS,
         sparse::HOOKS,
+        multicast::HOOKS,
         growth::HOOKS,
         pools::HOOKS,
         contexts::HOOKS,

@@ -12,16 +12,6 @@ type Reason = (&'static [&'static str], &'static str);
 const REASONS: &[Reason] = &[
     (
         &[
-            "cuMulticastBindAddr",
-            "cuMulticastBindAddr_v2",
-            "cuMulticastBindMem",
-            "cuMulticastBindMem_v2",
-            "cuMulticastUnbind",
-        ],
-        "it is a gap: memory that is released while it is bound to a multicast object no longer counts",
-    ),
-    (
-        &[
             "cuIpcCloseMemHandle",
             "cuIpcGetMemHandle",
             "cuIpcOpenMemHandle",
@@ -90,7 +80,7 @@ const REASONS: &[Reason] = &[
         "endpoints name memory that counts already; whether they keep it past its release is documented nowhere",
     ),
     (
-        &["cuMulticastAddDevice", "cuMulticastCreate"],
+        &["cuMulticastAddDevice"],
         "a multicast object is addresses and entries of the switch; the memory behind it is bound and counts by itself",
     ),
     (

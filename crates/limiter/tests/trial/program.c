@@ -298,15 +298,18 @@ static void *thread(void *seed) {
     return NULL;
 }
 
-// Takes from the device's pool and gives back, some pieces at a time, as fast as it can.
+// Takes from the device's pool and gives back, some pieces at a time, as fast as it can. At first all threads together want twice the limit.
+static pthread_barrier_t full;
+
 static void *pool_thread(void *seed) {
     unsigned random = 1 + (long)seed;
     u64 pieces[8] = {0};
     must("current", p_cuCtxSetCurrent(context));
     for (int turn = 0; turn < 3000; turn++) {
-        u64 *piece = &pieces[rand_r(&random) % 8];
+        u64 *piece = &pieces[turn < 8 ? turn : rand_r(&random) % 8];
+        if (turn == 8) pthread_barrier_wait(&full);
         if (*piece) { must("free", p_cuMemFreeAsync(*piece, stream)); *piece = 0; continue; }
-        int code = p_cuMemAllocAsync(piece, 1 + rand_r(&random) % (4 << 20), stream);
+        int code = p_cuMemAllocAsync(piece, turn < 8 ? 2 << 20 : 1 + rand_r(&random) % (4 << 20), stream);
         if (code == 2) *piece = 0; else must("pool-threads", code);
     }
     for (int at = 0; at < 8; at++) if (pieces[at]) must("free", p_cuMemFreeAsync(pieces[at], stream));
@@ -355,6 +358,7 @@ static void step(char *text) {
         pthread_t threads[8];
         void *pool;
         u64 now, most_ever;
+        pthread_barrier_init(&full, NULL, 8);
         for (long at = 0; at < 8; at++) pthread_create(&threads[at], NULL, pool_thread, (void *)at);
         for (int at = 0; at < 8; at++) pthread_join(threads[at], NULL);
         must("pool of the device", p_cuDeviceGetMemPool(&pool, 0));

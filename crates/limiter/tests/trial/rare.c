@@ -173,6 +173,32 @@ static void sparse(void) {
     pause_here();
 }
 
+// Binds memory to a multicast object, lets go of it, and takes more until that is refused. Every other piece is bound by its address.
+static void multicast(void) {
+    struct { unsigned devices; size_t size; u64 handles, flags; } properties = {1, 1ul << 30, 0, 0};
+    struct { int kind, handles, place, device; void *metadata; unsigned char flags[8]; } on_device = {1, 0, 1, 0, NULL, {0}};
+    u64 object, handle, address;
+    size_t at = 0;
+    int count = 0, code;
+    open_primary();
+    MUST(cuMulticastCreate, (u64 *, const void *), &object, &properties);
+    MUST(cuMulticastAddDevice, (u64, int), object, 0);
+    MUST(cuMemAddressReserve, (u64 *, size_t, size_t, u64, u64), &address, BLOCK, 0, 0, 0);
+    for (; !(code = CALL(cuMemCreate, (u64 *, size_t, const void *, u64), &handle, BLOCK, &on_device, 0)); at += BLOCK, count++) {
+        if (count % 2) {
+            MUST(cuMemMap, (u64, size_t, size_t, u64, u64), address, BLOCK, 0, handle, 0);
+            MUST(cuMulticastBindAddr, (u64, size_t, u64, size_t, u64), object, at, address, BLOCK, 0);
+            MUST(cuMemUnmap, (u64, size_t), address, BLOCK);
+        } else MUST(cuMulticastBindMem, (u64, size_t, u64, size_t, size_t, u64), object, at, handle, 0, BLOCK, 0);
+        MUST(cuMemRelease, (u64), handle);
+    }
+    say("multicast", count, code);
+    MUST(cuMulticastUnbind, (u64, int, size_t, size_t), object, 0, BLOCK, BLOCK);
+    pause_here();
+    MUST(cuMemRelease, (u64), object);
+    pause_here();
+}
+
 // Takes from a pool of a device; destroys it while that is still there.
 static void pool(int device) {
     Pool of_device = {1, 0, 1, device, NULL, 0, 0, {0}};
@@ -185,6 +211,22 @@ static void pool(int device) {
     say("pool", count, code);
     pause_here();
     MUST(cuMemPoolDestroy, (void *), made);
+    pause_here();
+}
+
+// Takes from the device's pool, gives that back, and takes as much as it gets; says what the pool has then.
+static void pieces(void) {
+    void *pool;
+    u64 pointers[200], reserved;
+    int count = 0, code = 0;
+    open_primary();
+    MUST(cuDeviceGetMemPool, (void **, int), &pool, 0);
+    for (int at = 0; at < 4; at++) MUST(cuMemAllocAsync, (u64 *, size_t, void *), &pointers[at], BLOCK, NULL);
+    for (int at = 0; at < 4; at++) MUST(cuMemFreeAsync, (u64, void *), pointers[at], NULL);
+    while (count < 200 && !(code = CALL(cuMemAllocAsync, (u64 *, size_t, void *), &pointers[count], BLOCK, NULL))) count++;
+    MUST(cuMemPoolGetAttribute, (void *, int, u64 *), pool, 5, &reserved);
+    say("pieces", reserved, code);
+    fill("plain");
     pause_here();
 }
 
@@ -233,8 +275,10 @@ int main(int number, char **ways) {
         else if (!strcmp(ways[at], "green-launches")) green(1);
         else if (!strcmp(ways[at], "heap")) heap();
         else if (!strcmp(ways[at], "sparse")) sparse();
+        else if (!strcmp(ways[at], "multicast")) multicast();
         else if (!strcmp(ways[at], "pool")) pool(0);
         else if (!strcmp(ways[at], "pool-of-other")) pool(1);
+        else if (!strcmp(ways[at], "pieces")) pieces();
         else if (!strcmp(ways[at], "pools")) pools();
         else if (!strcmp(ways[at], "upload")) upload();
         else if (!strcmp(ways[at], "pause")) pause_here();

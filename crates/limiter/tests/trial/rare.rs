@@ -79,6 +79,18 @@ fn memory_that_is_bound_to_arrays() {
 }
 
 #[test]
+fn memory_that_is_bound_to_multicast_objects() {
+    let stage = Stage::new(memory_limits());
+    let mut running = start(&stage, &["multicast"]);
+    assert_eq!(running.until_pause(), ["multicast 8 2"]);
+    assert_eq!(stage.held(), LIMIT - 8 * MIB, "one piece was unbound");
+    running.go();
+    running.until_pause();
+    assert_eq!(stage.held(), 0, "the object is gone");
+    running.kill();
+}
+
+#[test]
 fn pools_that_end_before_what_is_in_them() {
     let stage = Stage::new(memory_limits());
     let mut running = start(&stage, &["pool", "pool"]);
@@ -88,6 +100,21 @@ fn pools_that_end_before_what_is_in_them() {
     assert_eq!(stage.held(), LIMIT, "nobody can see when it is freed");
     running.go();
     assert_eq!(running.until_pause(), ["pool 0 2"]);
+    running.kill();
+}
+
+#[test]
+fn pools_that_grow_although_they_have_room() {
+    let stage = Stage::new(memory_limits());
+    let mut command = stage.command(&programs().join("rare"));
+    command.arg("pieces").env("CARVE_SIM_CUDA_FAULT", "pools-in-pieces");
+    let mut running = Running::start(command);
+    let told = running.until_pause();
+    let number = |line: usize, word| told[line].split(' ').nth(word).unwrap().parse::<u64>().unwrap();
+    let (reserved, plain) = (number(0, 1), number(1, 1) * 8 * MIB);
+    assert_eq!((number(0, 2), number(1, 2)), (2, 2), "{told:?}");
+    assert_eq!(reserved + plain, stage.held(), "all that the pool has is counted: {told:?}");
+    assert!(stage.held() <= LIMIT, "{told:?}");
     running.kill();
 }
 
