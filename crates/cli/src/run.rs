@@ -3,12 +3,13 @@
 pub(crate) mod args;
 mod child;
 mod choice;
+mod context;
 mod mps;
 mod place;
 
 use crate::args::MachineArgs;
 use crate::failure::{Failure, Outcome};
-use crate::machine;
+use crate::machine::{self, Chosen};
 use args::{Mechanism, RunArgs};
 use carve_limiter_host::{Counters, Limits, RunError, Runs};
 use choice::{Part, bytes, percent};
@@ -33,24 +34,38 @@ pub(crate) fn run(machine: &MachineArgs, args: &RunArgs) -> Outcome {
     let parts = choice::parts(&chosen, args.gpu.as_deref())?;
     let status = match library {
         None => {
-            let (part, limits) = choose(&parts, args, |_| Ok(Vec::new()))?;
+            let (part, limits) = choose(&parts, args, |_| Ok(Vec::new()), |_, limits| Ok(limits))?;
             start_line(args, "MPS", &part, &limits);
             let mut environment = mps::environment(&limits);
             environment.push(mps::memory(&limits));
             environment.push(("CUDA_VISIBLE_DEVICES", part.uuid.into()));
             child::run(&args.command, &environment, || Duration::from_secs(3_600))?
         }
-        Some(library) => counted(args, over_mps, &parts, &library)?,
+        Some(library) => counted(&chosen, args, over_mps, &parts, &library)?,
     };
     code(status)
 }
 
 /// Runs the command with the limiter, which holds it to its share or counts what it uses where MPS does.
-fn counted(args: &RunArgs, over_mps: bool, parts: &[Part], library: &Path) -> Result<ExitStatus, Failure> {
+fn counted(
+    chosen: &Chosen,
+    args: &RunArgs,
+    over_mps: bool,
+    parts: &[Part],
+    library: &Path,
+) -> Result<ExitStatus, Failure> {
     let runs = Runs::open(&place::root(args)?).map_err(|error| Failure::of(&error))?;
     let entry = runs.enter().map_err(|error| Failure::of(&error))?;
-    let (part, limits) = choose(parts, args, |uuid| entry.taken(uuid))?;
-    let limits = Limits { mps: over_mps && limits.compute > 0, ..limits };
+    // Measured while nobody else can start, who would take memory meanwhile.
+    let contain = |part: &Part, limits: Limits| {
+        let limits = Limits { mps: over_mps && limits.compute > 0, ..limits };
+        let known = context::context(chosen, &runs, part, &limits);
+        if let (Err(why), false) = (&known, args.quiet) {
+            eprintln!("carve: what a process's context takes is not known, so it is beside the share: {why}");
+        }
+        choice::contain(part, limits, known.unwrap_or(0))
+    };
+    let (part, limits) = choose(parts, args, |uuid| entry.taken(uuid), contain)?;
     let run = entry.take(library, &part.uuid, &limits).map_err(|error| Failure::of(&error))?;
     start_line(args, if limits.mps { "MPS and the limiter" } else { "the limiter" }, &part, &limits);
     let mut environment = vec![
@@ -100,17 +115,27 @@ fn choose(
     parts: &[Part],
     args: &RunArgs,
     taken: impl Fn(&str) -> Result<Vec<Limits>, RunError>,
+    contain: impl Fn(&Part, Limits) -> Result<Limits, String>,
 ) -> Result<(Part, Limits), Failure> {
     let mut refusals = Vec::new();
+    let mut too_small = false;
     for part in parts {
         let taken = taken(&part.uuid).map_err(|error| Failure::of(&error))?;
-        match choice::fit(part, &taken, args) {
+        let fits = choice::fit(part, &taken, args);
+        let room = fits.is_ok();
+        match fits.and_then(|limits| contain(part, limits)) {
             Ok(limits) => return Ok((part.clone(), limits)),
-            Err(refusal) => refusals.push(refusal),
+            Err(refusal) => {
+                too_small |= room;
+                refusals.push(refusal);
+            }
         }
     }
-    Err(Failure::new(refusals.join("\n"))
-        .hint("ask for less, wait until another command ends, or go ahead with --overcommit"))
+    Err(Failure::new(refusals.join("\n")).hint(match (too_small, args.memory) {
+        (true, Some(_)) => "ask for more memory than that",
+        (true, None) => "wait until another command ends",
+        (false, _) => "ask for less, wait until another command ends, or go ahead with --overcommit",
+    }))
 }
 
 /// Before whatever else is loaded, so that it sees the program's calls first.

@@ -26,7 +26,7 @@ pub use memory::{Buffer, MemoryInfo};
 pub use module::{Function, Module};
 pub use open::{Cuda, OpenError};
 pub use probe::{
-    Answer, DeviceChoice, Probe, ProbeError, ProbeVerb, RunError, Seen, VectorAdd, look, probe_main,
-    run_probe, vector_add,
+    Answer, DeviceChoice, Probe, ProbeError, ProbeVerb, RunError, Seen, VectorAdd, context_cost, look,
+    probe_main, run_probe, vector_add,
 };
 pub use uuid::{DeviceUuid, ParseUuidError};

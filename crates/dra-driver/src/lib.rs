@@ -15,6 +15,7 @@ mod calls;
 mod claim_spec;
 mod health;
 mod kept;
+mod limits;
 mod places;
 mod prepare_error;
 mod preparer;
@@ -26,6 +27,7 @@ mod sweep;
 mod turns;
 
 pub use claim_spec::{CdiNames, NodeFiles, Places};
+pub use limits::ContextMemory;
 pub use places::{PlacesError, SocketPlaces};
 pub use prepare_error::PrepareError;
 pub use preparer::{PreparedDevice, Preparer, PreparerSettings, Steps};

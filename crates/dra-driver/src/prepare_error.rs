@@ -94,6 +94,21 @@ pub enum PrepareError {
         /// Why.
         source: WriteError,
     },
+    /// A fraction that nothing fits into.
+    #[error(
+        "claim {claim}: device {device}: its share of {memory} MiB has room for no program, because the driver takes {context} MiB of it for \
+         each process that uses the GPU; ask for more memory, or let --limiter-context of the agent leave that out"
+    )]
+    TooSmall {
+        /// The claim.
+        claim: String,
+        /// The device.
+        device: DeviceName,
+        /// Mebibytes of the share.
+        memory: u64,
+        /// Mebibytes that a context takes.
+        context: u64,
+    },
     /// What a fraction is limited by.
     #[error("claim {claim}: {}", whole(source))]
     Share {

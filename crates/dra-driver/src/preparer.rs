@@ -1,6 +1,7 @@
 //! Makes claims ready and takes them back: GPUs, instances, files and records, one call at a time.
 
 use crate::claim_spec::{CdiNames, NodeFiles, Places};
+use crate::limits::ContextMemory;
 use crate::prepare_error::PrepareError;
 use crate::record::{ClaimRecord, DeviceRecord, RecordError, RecordStore, Records, Stage, UsageRecord};
 use crate::turns::SetTurns;
@@ -9,7 +10,6 @@ use carve_dra::{Claim, DeviceName, Grant, MigPlace, Usage, excludes, grants};
 use carve_formats::dra_config::{ComputePolicy, MpsLimitError as ConfigLimitError, WithoutLimiter};
 use carve_gpu_host::{Gpu, GpuHost};
 use carve_gpu_model::{Bytes, GpuUuid, Mebibytes};
-use carve_limiter_host::{Limits, Share};
 use carve_mig_manager::{InstanceError, StateDir, make_instance, remove_instance, uncut};
 use carve_slicing::mps::{MpsLimitError, MpsLimits, MpsOverhead, MpsPart, limits};
 use carve_slicing::{MigMinors, PartId};
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where a preparer works and for whom.
@@ -39,6 +39,8 @@ pub struct PreparerSettings {
     pub places: Places,
     /// Where limits of fractions are for this process; containers get them from [`Places::limits`].
     pub limits_here: PathBuf,
+    /// What a process's context takes of a GPU.
+    pub context: ContextMemory,
     /// Sets the length of turns, where that is possible.
     pub turns: Option<Arc<dyn SetTurns>>,
     /// Told after each step, so that tests can end everything there.
@@ -147,6 +149,7 @@ impl Preparer {
                 device: grant.device.clone(),
             })?;
             self.refuse_taken(&title, &claim.uid, grant, &records)?;
+            self.refuse_small(&title, &claim.uid, grant, gpu)?;
             devices.push(self.device(grant, gpu));
         }
         let mut record = ClaimRecord {
@@ -438,40 +441,6 @@ impl Preparer {
         Ok(prepared.collect())
     }
 
-    fn write_limits(&self, record: &ClaimRecord) -> Result<(), PrepareError> {
-        for device in &record.devices {
-            let UsageRecord::Fraction { memory, compute, burst, pass } = device.usage else { continue };
-            let limits = Limits {
-                memory: Mebibytes(memory).bytes().0,
-                compute: u32::from(compute.min(100)) * 100,
-                // Not known here; the container's own use says what it comes to.
-                context: 0,
-                burst,
-                pass,
-                mps: false,
-            };
-            let folder = self.limits_here(&self.settings.places.shares_of(&record.uid));
-            let part = device.part.clone().unwrap_or_default();
-            let made = Share::create(&folder, &part, device.share_name(), &limits);
-            made.map_err(|source| PrepareError::Share { claim: record.title(), source })?;
-            if self.settings.places.limiter.is_some() {
-                let path = self.limits_here(&self.settings.places.preload());
-                let text = Places::preload_text();
-                write_if_new(&path, text.as_bytes()).map_err(|source| PrepareError::Limits {
-                    claim: record.title(),
-                    path,
-                    source,
-                })?;
-            }
-        }
-        Ok(())
-    }
-
-    fn limits_here(&self, on_host: &Path) -> PathBuf {
-        let within = on_host.strip_prefix(&self.settings.places.limits);
-        within.map_or_else(|_| on_host.to_owned(), |within| self.settings.limits_here.join(within))
-    }
-
     /// Begins to take a claim back: containers can not be started with it any more. Tells whether there is anything more to undo.
     pub fn release(&self, uid: &str) -> Result<bool, PrepareError> {
         let _lock = self.store.lock()?;
@@ -576,17 +545,4 @@ impl Preparer {
             _ => Ok(()),
         }
     }
-}
-
-fn write_if_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    if fs::read(path).is_ok_and(|found| found == bytes) {
-        return Ok(());
-    }
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    // A container may have it mounted, so it is never half written.
-    let beside = path.with_extension("new");
-    fs::write(&beside, bytes)?;
-    fs::rename(&beside, path)
 }

@@ -3,11 +3,11 @@
 mod node;
 
 use carve_dra::Claim;
-use carve_dra_driver::PrepareError;
+use carve_dra_driver::{ContextMemory, PrepareError};
 use carve_formats::cdi::Spec;
 use carve_gpu_host::GpuHost;
 use carve_gpu_model::GpuIndex;
-use carve_limiter_host::{Counters, Limits, Share};
+use carve_limiter_host::{Contexts, Counters, Limits, Share};
 use carve_mig_manager::make_instance;
 use node::{Node, claim, every_way, result, with_config};
 use serde_json::json;
@@ -80,6 +80,45 @@ fn what_the_container_is_told_is_what_the_claim_asked_for() {
     assert!(limits.pinned_memory.0 > 140_000, "{limits:?}");
     node.unprepare("b").unwrap();
     assert!(node.preparer().daemons().unwrap().is_empty());
+}
+
+#[test]
+fn a_share_contains_what_a_context_takes_and_one_that_has_no_room_for_it_is_refused() {
+    let mut node = Node::new(MACHINE);
+    let gpus = node.host.gpus().unwrap();
+    let fraction = |uid: &str, device: &str, memory: &str| {
+        claim(uid, vec![result("r", device, Some(uid), &[("memory", memory), ("compute", "10")])])
+    };
+    let context = |node: &Node, uid: &str| {
+        let part = node.names(&format!("limits/{uid}/limits")).remove(0);
+        Share::open(&node.path("limits").join(uid), &part, uid).unwrap().limits().context
+    };
+    let contexts = Contexts::new(&node.path("contexts"), "570.86.15");
+    node.context = ContextMemory::Measured(contexts.clone());
+    // Nobody has measured yet, and nobody waits for it.
+    node.prepare(&fraction("a", "gpu-0-frac", "300Mi")).unwrap();
+    assert_eq!(context(&node, "a"), 0);
+    contexts.remember(&gpus[0].uuid.0, 526 << 20).unwrap();
+    let refused = node.prepare(&fraction("b", "gpu-0-frac", "526Mi")).unwrap_err().to_string();
+    let words = ["claim team/claim-b", "gpu-0-frac", "526 MiB", "each process", "ask for more memory"];
+    assert!(words.iter().all(|word| refused.contains(word)), "{refused}");
+    assert!(!node.names("state/claims").contains(&"b.json".to_owned()));
+    node.prepare(&fraction("b", "gpu-0-frac", "527Mi")).unwrap();
+    assert_eq!(context(&node, "b"), 526 << 20);
+    // What goes on already is not refused when kubelet asks again, also where its record is lost.
+    std::fs::remove_file(node.path("state/claims/a.json")).unwrap();
+    let again = fraction("a", "gpu-0-frac", "300Mi");
+    node.unprepare("b").unwrap();
+    node.prepare(&again).unwrap();
+    // Another GPU is another matter, and so is an instance, unless somebody says what it takes.
+    node.prepare(&fraction("c", "gpu-1-mig-2g35gb-14-4-frac", "300Mi")).unwrap();
+    contexts.remember(&gpus[1].uuid.0, 526 << 20).unwrap();
+    node.prepare(&fraction("c", "gpu-1-mig-2g35gb-14-4-frac", "300Mi")).unwrap();
+    assert_eq!(context(&node, "c"), 0);
+    node.context = ContextMemory::Told(200 << 20);
+    node.prepare(&fraction("d", "gpu-1-mig-2g35gb-14-2-frac", "300Mi")).unwrap();
+    assert_eq!(context(&node, "d"), 200 << 20);
+    assert!(node.prepare(&fraction("e", "gpu-1-mig-1g18gb-19-6-frac", "200Mi")).is_err());
 }
 
 #[test]

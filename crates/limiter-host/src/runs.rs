@@ -3,12 +3,14 @@
 //! ```text
 //!   <root>/lock                      held while somebody looks what is left and takes it
 //!   <root>/<part>.lock               held by whoever gives turns on that part; another takes over when it ends
+//!   <root>/<part>@<driver>.context   what a context takes there, once somebody has measured it
 //!   <root>/<pid>-<start>/alive       held by a command and everything it started
 //!   <root>/<pid>-<start>/libcarve_limiter.so, limits/, usage/
 //! ```
 //!
 //! Only the kernel's file locks say who lives, so whoever is killed leaves nothing that another could take for alive.
 
+use crate::contexts::Contexts;
 use crate::keeper::Keeper;
 use crate::share::{Share, ShareError};
 use carve_limiter_abi::Limits;
@@ -94,6 +96,11 @@ impl Runs {
         let mut folders = self.folders()?;
         folders.retain(|folder| folder.join("limits").join(uuid).join(NAME).exists() && is_alive(folder));
         Ok(folders)
+    }
+
+    /// What contexts take of GPUs under a driver, as far as commands have measured it.
+    pub fn contexts(&self, driver: &str) -> Contexts {
+        Contexts::new(&self.root, driver)
     }
 
     /// Gives turns on a part as long as nobody else does.

@@ -88,6 +88,7 @@ impl Node {
                 registry: self.path("registry"),
                 instance: None,
                 limiter: None,
+                limiter_context: None,
                 limits: self.path("limits"),
             },
         }

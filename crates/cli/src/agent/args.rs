@@ -227,6 +227,9 @@ pub(crate) struct DraArgs {
     /// The limiter's library on the host, which holds fractions to what they have
     #[arg(long, env = "CARVE_LIMITER", value_name = "FILE", value_parser = path)]
     pub(crate) limiter: Option<PathBuf>,
+    /// What a process's context takes of a GPU, which fractions contain: auto to measure it, or an amount such as 526Mi; 0 leaves it beside them
+    #[arg(long, env = "CARVE_LIMITER_CONTEXT", default_value = "auto", value_name = "auto|QUANTITY")]
+    pub(crate) limiter_context: String,
     /// Where limits of fractions are kept, under the same path here and on the host
     #[arg(long, env = "CARVE_LIMITS_ROOT", default_value = "/run/carve/limits", value_name = "DIR", value_parser = path)]
     pub(crate) limits: PathBuf,

@@ -4,6 +4,7 @@ use super::args::{AgentArgs, ConfigurationArgs, JobName, LabelsTo, PluginArgs};
 use crate::args::MachineArgs;
 use crate::failure::Failure;
 use carve_formats::device_plugin::{Flags, GfdFlags, PluginFlags};
+use carve_formats::workloads::Quantity;
 use carve_node_agent::{AgentOptions, ConfigSource, DraOptions, Job, LabelTarget, MigOptions};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -80,9 +81,26 @@ pub(super) fn options(machine: &MachineArgs, args: &AgentArgs) -> Result<AgentOp
             registry: args.dra.kubelet_registry.clone(),
             instance: args.dra.pod_uid.clone().filter(|uid| !uid.is_empty()),
             limiter: args.dra.limiter.clone().filter(|path| !path.as_os_str().is_empty()),
+            limiter_context: limiter_context(&args.dra.limiter_context)
+                .map_err(|why| Failure::new(format!("--limiter-context: {why}")))?,
             limits: args.dra.limits.clone(),
         },
     })
+}
+
+/// Bytes, or nothing where they are to be measured.
+fn limiter_context(text: &str) -> Result<Option<u64>, String> {
+    if text.is_empty() || text == "auto" {
+        return Ok(None);
+    }
+    let quantity: Result<Quantity, _> = text.parse();
+    let bytes = quantity.ok().and_then(Quantity::whole);
+    match bytes {
+        Some(bytes) if bytes == 0 || bytes >= 1 << 20 => Ok(Some(bytes)),
+        _ => Err(format!(
+            "'{text}' is neither auto nor 0 nor an amount of memory; write one with its unit, such as 526Mi"
+        )),
+    }
 }
 
 /// One place, or none: two would leave people guessing which holds.
@@ -142,4 +160,20 @@ fn flags(args: &AgentArgs) -> Flags {
 /// A variable without a value is a list with one empty word.
 fn non_empty(list: Vec<String>) -> Vec<String> {
     list.into_iter().filter(|word| !word.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::limiter_context;
+
+    #[test]
+    fn a_context_is_measured_or_said() {
+        assert_eq!(limiter_context("auto"), Ok(None));
+        assert_eq!(limiter_context(""), Ok(None));
+        assert_eq!(limiter_context("0"), Ok(Some(0)));
+        assert_eq!(limiter_context("526Mi"), Ok(Some(526 << 20)));
+        // Mebibytes were meant, most likely.
+        assert!(limiter_context("526").is_err_and(|why| why.contains("526Mi")));
+        assert!(limiter_context("some").is_err() && limiter_context("-1Mi").is_err());
+    }
 }

@@ -4,6 +4,7 @@ use super::args::RunArgs;
 use crate::failure::Failure;
 use crate::machine::Chosen;
 use carve_gpu_host::GpuHost;
+use carve_gpu_model::GpuIndex;
 use carve_limiter_host::Limits;
 
 /// A GPU or MIG device that commands can share.
@@ -14,6 +15,8 @@ pub(crate) struct Part {
     pub(crate) title: String,
     /// Bytes of memory.
     pub(crate) memory: u64,
+    /// The GPU that it is, if it is a whole one.
+    pub(crate) gpu: Option<GpuIndex>,
 }
 
 /// The parts that come into question, best first.
@@ -29,6 +32,7 @@ pub(crate) fn parts(chosen: &Chosen, asked: Option<&str>) -> Result<Vec<Part>, F
         uuid: gpu.uuid.0.clone(),
         title: format!("GPU {}", gpu.index),
         memory: gpu.memory.0,
+        gpu: Some(gpu.index),
     };
     let Some(asked) = asked else {
         let parts: Vec<Part> = gpus.iter().filter(|gpu| !is_cut(gpu)).map(whole).collect();
@@ -64,6 +68,7 @@ fn mig_device(host: &dyn GpuHost, gpu: &carve_gpu_host::Gpu, asked: &str) -> Opt
         uuid: device.uuid.0,
         title: format!("a MIG device of GPU {}", gpu.index),
         memory: device.memory.0 << 20,
+        gpu: None,
     })
 }
 
@@ -110,6 +115,19 @@ pub(crate) fn fit(part: &Part, taken: &[Limits], args: &RunArgs) -> Result<Limit
     Ok(limits)
 }
 
+/// The same share with what a context takes of it, or why nothing would fit.
+pub(crate) fn contain(part: &Part, limits: Limits, context: u64) -> Result<Limits, String> {
+    if limits.memory > context {
+        return Ok(Limits { context, ..limits });
+    }
+    Err(format!(
+        "{}: a share of {} has room for no program, because the driver takes {} of it for each process that uses the GPU",
+        part.title,
+        bytes(limits.memory),
+        bytes(context)
+    ))
+}
+
 /// An amount of memory for people.
 pub(crate) fn bytes(amount: u64) -> String {
     if amount >= 1 << 30 {
@@ -126,13 +144,13 @@ pub(crate) fn percent(hundredths: u32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Part, fit};
+    use super::{Part, contain, fit};
     use crate::args::{Cli, Verb};
     use carve_limiter_host::Limits;
     use clap::Parser;
 
     fn fits(words: &str, taken: &[(u64, u32)]) -> Result<(u64, u32), String> {
-        let part = Part { uuid: "GPU-1".to_owned(), title: "GPU 0".to_owned(), memory: 10 << 30 };
+        let part = Part { uuid: "GPU-1".to_owned(), title: "GPU 0".to_owned(), memory: 10 << 30, gpu: None };
         let limits = |&(gib, compute): &(u64, u32)| Limits {
             memory: gib << 30,
             compute,
@@ -145,6 +163,21 @@ mod tests {
         let cli = Cli::try_parse_from(format!("carve run {words} -- true").split_whitespace());
         let Verb::Run(args) = cli.expect("a command line").verb else { unreachable!("it says run") };
         fit(&part, &taken, &args).map(|limits| (limits.memory >> 30, limits.compute))
+    }
+
+    #[test]
+    fn a_share_has_room_for_more_than_a_context() {
+        let part = Part { uuid: "GPU-1".to_owned(), title: "GPU 0".to_owned(), memory: 10 << 30, gpu: None };
+        let share =
+            |memory: u64| Limits { memory, compute: 0, context: 0, burst: false, pass: false, mps: false };
+        let contained = |memory, context| contain(&part, share(memory), context).map(|limits| limits.context);
+        assert_eq!(contained((526 << 20) + 1, 526 << 20), Ok(526 << 20));
+        assert_eq!(contained(1, 0), Ok(0));
+        let refused = contained(526 << 20, 526 << 20).expect_err("no room");
+        assert!(
+            refused.starts_with("GPU 0: a share of 526 MiB") && refused.contains("takes 526 MiB"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -7,11 +7,13 @@
 
 mod child;
 mod choice;
+mod cost;
 mod parent;
 mod task;
 
 pub use child::probe_main;
 pub use choice::DeviceChoice;
+pub use cost::context_cost;
 pub use parent::{Probe, RunError, run_probe};
 pub use task::{ProbeError, Seen, VectorAdd, look, vector_add};
 

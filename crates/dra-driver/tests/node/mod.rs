@@ -3,7 +3,8 @@
 
 use carve_dra::{Allocated, Allocation, Claim, ClaimConfig, ConfigSource};
 use carve_dra_driver::{
-    NodeFiles, Places, PrepareError, PreparedDevice, Preparer, PreparerSettings, SetTurns, Steps,
+    ContextMemory, NodeFiles, Places, PrepareError, PreparedDevice, Preparer, PreparerSettings, SetTurns,
+    Steps,
 };
 use carve_gpu_host::{GpuHost, Machine, SimulatedHost};
 use carve_gpu_model::GpuUuid;
@@ -33,13 +34,20 @@ pub(crate) struct Node {
     pub(crate) host: SimulatedHost,
     pub(crate) turns: Arc<Turns>,
     pub(crate) boot: String,
+    pub(crate) context: ContextMemory,
 }
 
 impl Node {
     pub(crate) fn new(machine: &str) -> Self {
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let host = SimulatedHost::new(Machine::named(machine).unwrap());
-        Node { folder, host, turns: Arc::default(), boot: "boot-1".to_owned() }
+        Node {
+            folder,
+            host,
+            turns: Arc::default(),
+            boot: "boot-1".to_owned(),
+            context: ContextMemory::Told(0),
+        }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -60,6 +68,7 @@ impl Node {
                 limiter: None,
             },
             limits_here: self.path("limits"),
+            context: self.context.clone(),
             turns: Some(Arc::clone(&self.turns) as Arc<dyn SetTurns>),
             steps,
         })

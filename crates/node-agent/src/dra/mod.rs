@@ -5,10 +5,12 @@
 //!                                    └─ the driver's files ─┐
 //!   kubelet ──prepare, unprepare──▶ driver ──▶ preparer (records, GPUs, CDI) ──▶ MPS daemons
 //!   API server ──claims──▶ sweep ──▶ what vanished claims have left
+//!   contexts ──what a process takes of a GPU──▶ preparer (limits of fractions)
 //!   containers ──what they use──▶ shares (whose turn it is), oversight (series, and who escapes)
 //! ```
 
 mod attribution;
+mod contexts;
 mod daemons;
 mod driver;
 mod facts;
@@ -18,6 +20,7 @@ mod shares;
 mod sweep;
 
 use crate::cdi::Cdi;
+use crate::driver_links::DriverLinks;
 use crate::holders::ClaimHeld;
 use crate::machine::Machine;
 use crate::metrics::Metrics;
@@ -26,8 +29,8 @@ use crate::tell::Reporter;
 use attribution::Attribution;
 use carve_cluster_api::{NodeApi, Tone};
 use carve_dra_driver::{
-    NodeFiles, Places, Preparer, PreparerSettings, RecordStore, Registered, SmiTurns, SocketPlaces, Steps,
-    serve,
+    ContextMemory, NodeFiles, Places, Preparer, PreparerSettings, RecordStore, Registered, SmiTurns,
+    SocketPlaces, Steps, serve,
 };
 use carve_mig_manager::StateDir;
 use carve_slicing::{NodeGpus, PartId, Settings};
@@ -105,6 +108,13 @@ impl DraDoor {
             news: heard.clone(),
             held: holders,
         };
+        // Without a limiter nobody counts, and what is not known is not waited for.
+        let measured = contexts::measured(&options, &version);
+        let context = match dra.limiter_context {
+            _ if dra.limiter.is_none() => ContextMemory::Told(0),
+            Some(bytes) => ContextMemory::Told(bytes),
+            None => ContextMemory::Measured(measured.clone()),
+        };
         let preparer = Arc::new(Preparer::new(PreparerSettings {
             driver: dra.driver_name.clone(),
             pool: api.node().to_owned(),
@@ -117,6 +127,7 @@ impl DraDoor {
                 limiter: dra.limiter.clone(),
             },
             limits_here: dra.limits.clone(),
+            context,
             turns: smi(&options, &settings, &version).map(|(program, environment)| {
                 Arc::new(SmiTurns { program, environment }) as Arc<dyn carve_dra_driver::SetTurns>
             }),
@@ -134,6 +145,14 @@ impl DraDoor {
             driver: dra.driver_name.clone(),
             enforced: dra.limiter.is_some(),
         });
+        let measuring = contexts::Measuring {
+            machine: machine.clone(),
+            preparer: Arc::clone(&preparer),
+            contexts: measured,
+            links: DriverLinks::new(&options),
+            driver_root: settings.driver_root.clone(),
+            news: heard.clone(),
+        };
         let publisher = publish::Publish {
             cdi: Cdi::new(&options),
             settings,
@@ -157,6 +176,9 @@ impl DraDoor {
             let in_charge = Arc::new(AtomicBool::new(false));
             tokio::spawn(shares::run(Arc::clone(&preparer), dra.limits.clone(), Arc::clone(&in_charge)));
             tokio::spawn(oversight::run(beginning, in_charge, reporter.clone()));
+            if dra.limiter_context.is_none() {
+                tokio::spawn(measuring.run());
+            }
         }
         let places = SocketPlaces {
             plugins: dra.plugins,
@@ -234,6 +256,8 @@ pub struct DraOptions {
     pub instance: Option<String>,
     /// The limiter's library on the host.
     pub limiter: Option<PathBuf>,
+    /// Bytes that a process's context takes of a GPU, which shares contain; measured where it is not said.
+    pub limiter_context: Option<u64>,
     /// Where limits of fractions are, here and on the host alike.
     pub limits: PathBuf,
 }

@@ -1,0 +1,202 @@
+//! Measures what a process's context takes of each GPU, so that shares can contain it; claims do not wait for that.
+
+use super::NodeNews;
+use crate::driver_links::DriverLinks;
+use crate::machine::Machine;
+use crate::mps::cuda_probe;
+use crate::options::AgentOptions;
+use carve_cuda::{Probe, context_cost};
+use carve_dra_driver::{Preparer, UsageRecord};
+use carve_gpu_model::{Bytes, GpuIndex};
+use carve_limiter_host::Contexts;
+use carve_slicing::NodeGpus;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// How long until what could not be measured is tried again.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// Measures, as long as there are GPUs of which it is not known.
+pub(crate) struct Measuring {
+    pub(crate) machine: Machine,
+    pub(crate) preparer: Arc<Preparer>,
+    pub(crate) contexts: Contexts,
+    pub(crate) links: DriverLinks,
+    pub(crate) driver_root: String,
+    pub(crate) news: watch::Receiver<NodeNews>,
+}
+
+/// Where what was measured is kept: contexts on a GPU that is held must not be measured anew after every start.
+pub(crate) fn measured(options: &AgentOptions, driver: &str) -> Contexts {
+    Contexts::new(&options.state_dir.join("contexts"), driver)
+}
+
+impl Measuring {
+    pub(crate) async fn run(mut self) {
+        let mut told = BTreeSet::new();
+        loop {
+            let node = self.news.borrow_and_update().node.clone();
+            let missing = self.look(&node).await;
+            for why in &missing {
+                if told.insert(why.clone()) {
+                    tracing::warn!(
+                        why,
+                        "what a context takes is not counted in shares of fractions; --limiter-context can say it"
+                    );
+                }
+            }
+            let again = tokio::time::sleep(AGAIN);
+            tokio::select! {
+                changed = self.news.changed() => if changed.is_err() { return },
+                () = again, if !missing.is_empty() => {}
+            }
+        }
+    }
+
+    /// Fills in what is not known yet, and tells why something stays so.
+    async fn look(&self, node: &NodeGpus) -> Vec<String> {
+        let known = |uuid: &str| self.contexts.known(uuid);
+        if node.gpus.iter().filter(|gpu| !gpu.lost).all(|gpu| known(&gpu.gpu.uuid.0).is_some()) {
+            return Vec::new();
+        }
+        let held = match self.held(node).await {
+            Ok(held) => held,
+            Err(why) => return vec![format!("which GPUs are free is not known: {why}")],
+        };
+        let mut missing = Vec::new();
+        for (model, choice) in choices(node, &held, known) {
+            let bytes = match choice {
+                Choice::Known(bytes) => Ok(bytes),
+                Choice::Measure(gpu, uuid) => self.measure(node, gpu, &uuid).await,
+                Choice::Wait => Err("each is held, or MIG is on".to_owned()),
+            };
+            let remembered = bytes.and_then(|bytes| self.remember(node, &model, bytes));
+            if let Err(why) = remembered {
+                missing.push(format!("{model}: {why}"));
+            }
+        }
+        missing
+    }
+
+    /// All boards of a model are alike.
+    fn remember(&self, node: &NodeGpus, model: &str, bytes: u64) -> Result<(), String> {
+        for gpu in node.gpus.iter().filter(|gpu| gpu.gpu.name == model) {
+            let uuid = &gpu.gpu.uuid.0;
+            if self.contexts.known(uuid).is_none() {
+                let kept = self.contexts.remember(uuid, bytes);
+                kept.map_err(|error| format!("what was measured can not be written: {error}"))?;
+                tracing::info!(
+                    uuid,
+                    bytes,
+                    "each process that uses the GPU takes this for its context; shares contain it"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// GPUs that claims have or processes use: measuring must not cost a tenant its memory.
+    async fn held(&self, node: &NodeGpus) -> Result<BTreeSet<String>, String> {
+        let preparer = Arc::clone(&self.preparer);
+        let records = tokio::task::spawn_blocking(move || preparer.records()).await;
+        let records = records.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        let devices = records.claims.into_values().flat_map(|record| record.devices);
+        let taking = devices.filter(|device| device.usage != UsageRecord::Watch);
+        let mut held: BTreeSet<String> = taking.map(|device| device.gpu).collect();
+        let gpus: Vec<(GpuIndex, String)> = node
+            .gpus
+            .iter()
+            .filter(|gpu| !gpu.lost)
+            .map(|gpu| (gpu.gpu.index, gpu.gpu.uuid.0.clone()))
+            .collect();
+        // A GPU whose processes can not be read may have some.
+        let busy = self.machine.ask(move |host| {
+            let mut gpus = gpus;
+            gpus.retain(|(index, _)| !host.processes(*index).is_ok_and(|found| found.is_empty()));
+            gpus
+        });
+        held.extend(busy.await.map_err(|gone| gone.to_string())?.into_iter().map(|(_, uuid)| uuid));
+        Ok(held)
+    }
+
+    async fn measure(&self, node: &NodeGpus, gpu: GpuIndex, uuid: &str) -> Result<u64, String> {
+        let (links, root, version) =
+            (self.links.clone(), self.driver_root.clone(), node.driver.version.clone());
+        let (machine, uuid) = (self.machine.clone(), uuid.to_owned());
+        let asking = tokio::runtime::Handle::current();
+        let measured = tokio::task::spawn_blocking(move || {
+            let mut probe: Probe =
+                cuda_probe(&links, &root, &version).ok_or_else(|| "no CUDA library is here".to_owned())?;
+            probe.env.insert("CUDA_VISIBLE_DEVICES".into(), uuid.into());
+            let free = || {
+                let memory = asking.block_on(machine.ask(move |host| host.memory(gpu)));
+                let memory = memory.map_err(|gone| gone.to_string())?.map_err(|error| error.to_string())?;
+                Ok(Bytes(memory.total.0.saturating_sub(memory.reserved.0).saturating_sub(memory.used.0)))
+            };
+            context_cost(free, || probe.look().map(|seen| seen.free).map_err(|error| error.to_string()))
+        });
+        measured.await.map_err(|error| error.to_string())?.map(|cost| cost.0)
+    }
+}
+
+/// What is to be done about a model of GPU.
+#[derive(Debug, PartialEq, Eq)]
+enum Choice {
+    /// One of them was measured.
+    Known(u64),
+    /// This one can be measured.
+    Measure(GpuIndex, String),
+    /// None can be now.
+    Wait,
+}
+
+/// For every model that is here, by what the driver calls it.
+fn choices(
+    node: &NodeGpus,
+    held: &BTreeSet<String>,
+    known: impl Fn(&str) -> Option<u64>,
+) -> BTreeMap<String, Choice> {
+    let mut choices = BTreeMap::new();
+    for gpu in node.gpus.iter().filter(|gpu| !gpu.lost) {
+        let uuid = &gpu.gpu.uuid.0;
+        let choice = choices.entry(gpu.gpu.name.clone()).or_insert(Choice::Wait);
+        if let Some(bytes) = known(uuid) {
+            *choice = Choice::Known(bytes);
+        } else if *choice == Choice::Wait && !gpu.mig_enabled && !held.contains(uuid) {
+            *choice = Choice::Measure(gpu.gpu.index, uuid.clone());
+        }
+    }
+    choices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Choice, choices};
+    use carve_gpu_host::{Machine, SimulatedHost};
+    use carve_gpu_model::GpuIndex;
+    use carve_slicing::{MigMinors, NodeGpus};
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn a_model_is_measured_once_where_nobody_is_harmed() {
+        let host = SimulatedHost::new(Machine::named("h200-141gb:3").expect("a machine"));
+        let mut node = NodeGpus::read(&host, &MigMinors::parse("")).expect("its GPUs");
+        let uuids: Vec<String> = node.gpus.iter().map(|gpu| gpu.gpu.uuid.0.clone()).collect();
+        let chosen = |node: &NodeGpus, held: &[&String], known: &str| {
+            let held: BTreeSet<String> = held.iter().map(|uuid| (*uuid).clone()).collect();
+            let known = |uuid: &str| (uuid == known).then_some(526);
+            choices(node, &held, known).into_values().collect::<Vec<_>>()
+        };
+        let measure = |index: u32| vec![Choice::Measure(GpuIndex(index), uuids[index as usize].clone())];
+        assert_eq!(chosen(&node, &[], ""), measure(0));
+        assert_eq!(chosen(&node, &[&uuids[0]], ""), measure(1));
+        assert_eq!(chosen(&node, &[], &uuids[2]), [Choice::Known(526)]);
+        node.gpus[1].mig_enabled = true;
+        assert_eq!(chosen(&node, &[&uuids[0]], ""), measure(2));
+        assert_eq!(chosen(&node, &[&uuids[0], &uuids[2]], ""), [Choice::Wait]);
+        node.gpus[0].gpu.name = "another".to_owned();
+        assert_eq!(chosen(&node, &[], &uuids[2]), [Choice::Known(526), measure(0).remove(0)]);
+    }
+}
