@@ -51,11 +51,6 @@ fn programs_see_and_get_their_share() {
     let text = namespace.exec("one", &["/carve", "gpus", "-o", "json"]);
     let seen: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
     assert_eq!(seen["gpus"][0]["memoryMiB"], 2_048, "{seen:#}");
-    for _ in 0..2 {
-        // Twice: what the first one had is free again when it is dead.
-        assert_eq!(namespace.exec("cuda", &["/takes-memory"]).trim(), "2048 2048 0");
-    }
-
     let claim = namespace.get(&["resourceclaim", "cuda"]);
     assert_eq!(claim["status"]["devices"][0]["data"]["enforced"], true, "{claim:#}");
     let uid = claim["metadata"]["uid"].as_str().expect("a uid").to_owned();
@@ -65,6 +60,21 @@ fn programs_see_and_get_their_share() {
     let folder = Path::new("/run/carve/limits").join(&uid);
     let there = cluster.on_node(&["ls", &folder.join("usage").join(&part).display().to_string()]);
     assert_eq!(there.trim(), share);
+    // The agent measures what a context takes while it serves, so the share contains it if the claim came later than that.
+    let limits = folder.join("limits").join(&part).join(&share).display().to_string();
+    let told = cluster.on_node(&["od", "-A", "n", "-t", "u8", "-j", "32", "-N", "8", &limits]);
+    let context: u64 = told.trim().parse().unwrap_or_else(|error| panic!("{limits}: {error}: {told}"));
+    let left = (2u64 << 30) - context;
+    let got = left / (64 << 20) * (64 << 20);
+    for _ in 0..2 {
+        // Twice: what the first one had is free again when it is dead.
+        let text = namespace.exec("cuda", &["/takes-memory"]);
+        assert_eq!(
+            text.trim(),
+            format!("2048 {} {}", got >> 20, (left - got) >> 20),
+            "context of {context} bytes"
+        );
+    }
 
     // What the share used is told, while a process lives and when it is dead.
     let tells = |what: &str, series: &[(&str, Option<f64>)]| {
@@ -90,7 +100,7 @@ fn programs_see_and_get_their_share() {
     tells(
         "a process that stays",
         &[
-            ("share_memory_bytes", Some(all)),
+            ("share_memory_bytes", Some((context + got) as f64)),
             ("share_processes", Some(1.0)),
             ("share_memory_denials_total", Some(3.0)),
         ],

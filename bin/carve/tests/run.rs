@@ -51,6 +51,15 @@ impl Machine {
         command
     }
 
+    /// What a context takes there, as it was written down.
+    fn context(&self) -> Option<u64> {
+        let files = std::fs::read_dir(self.folder.path().join("run")).ok()?.filter_map(Result::ok);
+        let file = files
+            .map(|entry| entry.path())
+            .find(|path| path.extension().is_some_and(|kind| kind == "context"))?;
+        std::fs::read_to_string(file).ok()?.trim().parse().ok()
+    }
+
     fn folders(&self) -> usize {
         let entries = std::fs::read_dir(self.folder.path().join("run"));
         entries.map_or(0, |all| all.filter_map(Result::ok).filter(|entry| entry.path().is_dir()).count())
@@ -66,19 +75,48 @@ fn text(output: &Output) -> (String, String) {
 fn a_program_sees_its_share_and_carve_ends_as_it_does() {
     let Some(machine) = Machine::new() else { return };
     let output =
-        machine.run(&["--memory", "64Mi", "--", CARVE, "cuda-probe", "look"]).output().expect("an answer");
+        machine.run(&["--memory", "1Gi", "--", CARVE, "cuda-probe", "look"]).output().expect("an answer");
     let (data, talk) = text(&output);
     assert!(output.status.success(), "{talk}");
     let seen: serde_json::Value = serde_json::from_str(&data).expect("one line of JSON");
-    assert_eq!(seen["answer"]["look"]["total"], 64 << 20, "{data}");
-    assert!(talk.contains("64 MiB of memory") && talk.contains("peak memory"), "{talk}");
-    // The probe adds vectors of four MiB, of which three do not fit.
-    let words = ["--quiet", "--memory", "8Mi", "--", CARVE, "cuda-probe", "vector-add"];
-    let (data, talk) = text(&machine.run(&words).output().expect("an answer"));
+    assert_eq!(seen["answer"]["look"]["total"], 1 << 30, "{data}");
+    // What the driver takes for the process comes out of the share.
+    let context = machine.context().expect("what a context takes");
+    assert!(context > 500 << 20, "{context}");
+    assert_eq!(seen["answer"]["look"]["free"], (1 << 30) - context, "{data}");
+    assert!(talk.contains("1.0 GiB of memory") && talk.contains("peak memory"), "{talk}");
+    // The probe adds vectors of four MiB, of which three do not fit beside the context, and do where there is more room.
+    let add = |room: u64| {
+        let memory = format!("{}Mi", (context >> 20) + room);
+        let words = ["--quiet", "--memory", &memory, "--", CARVE, "cuda-probe", "vector-add"];
+        text(&machine.run(&words).output().expect("an answer"))
+    };
+    let (data, talk) = add(8);
     assert!(!data.contains("milliseconds"), "{data}{talk}");
+    let (data, talk) = add(16);
+    assert!(data.contains("milliseconds"), "{data}{talk}");
     let ended = machine.run(&["-q", "--", "sh", "-c", "exit 7"]).output().expect("an answer");
     assert_eq!((ended.status.code(), text(&ended).1.as_str()), (Some(7), ""));
     assert_eq!(machine.folders(), 0);
+}
+
+#[test]
+fn a_share_that_a_context_fills_is_refused() {
+    let Some(machine) = Machine::new() else { return };
+    for _ in 0..2 {
+        // The second time nothing is measured, and the answer is the same.
+        let refused = machine.run(&["--memory", "300Mi", "--", "true"]).output().expect("an answer");
+        let (_, talk) = text(&refused);
+        assert_eq!(refused.status.code(), Some(1), "{talk}");
+        assert!(talk.contains("a share of 300 MiB") && talk.contains("for each process"), "{talk}");
+        assert!(talk.contains("ask for more memory"), "{talk}");
+    }
+    // Where it can not be measured, it is said, and the share is what it is.
+    let mut blind = machine.run(&["--memory", "300Mi", "--", "true"]);
+    std::fs::remove_file(machine.folder.path().join("libcuda.so.1")).expect("a library");
+    std::fs::remove_dir_all(machine.folder.path().join("run")).expect("the folder of commands");
+    let (_, talk) = text(&blind.output().expect("an answer"));
+    assert!(talk.contains("so it is beside the share") && talk.contains("300 MiB of memory"), "{talk}");
 }
 
 #[test]
@@ -121,7 +159,7 @@ fn where_mps_holds_the_time_the_limiter_counts_and_holds_the_memory() {
     let Some(machine) = Machine::new() else { return };
     let daemon = answering_daemon();
     let output = machine
-        .run_by("mps", &["--memory", "64Mi", "--compute", "12.5", "--"])
+        .run_by("mps", &["--memory", "1Gi", "--compute", "12.5", "--"])
         .args(["sh", "-c", "env | grep ^CUDA_MPS_[AP].*[TE]=; exec \"$0\" cuda-probe look", CARVE])
         .env("PATH", format!("{}:/usr/bin:/bin", daemon.path().display()))
         .env("CUDA_MPS_PIPE_DIRECTORY", daemon.path())
@@ -130,7 +168,7 @@ fn where_mps_holds_the_time_the_limiter_counts_and_holds_the_memory() {
     let (data, talk) = text(&output);
     assert!(output.status.success(), "{talk}");
     assert!(data.starts_with("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=12.5\n{"), "{data}");
-    assert!(data.contains(&format!("\"total\":{}", 64 << 20)), "{data}");
+    assert!(data.contains(&format!("\"total\":{}", 1 << 30)), "{data}");
     assert!(
         talk.contains("12.5 % of the multiprocessors") && talk.contains("held by MPS and the limiter"),
         "{talk}"
