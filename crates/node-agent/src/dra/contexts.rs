@@ -5,8 +5,8 @@ use crate::driver_links::DriverLinks;
 use crate::machine::Machine;
 use crate::mps::cuda_probe;
 use crate::options::AgentOptions;
-use carve_cuda::{Probe, context_cost};
-use carve_dra_driver::{Preparer, UsageRecord};
+use carve_cuda::context_cost;
+use carve_dra_driver::{RecordStore, UsageRecord};
 use carve_gpu_model::{Bytes, GpuIndex};
 use carve_limiter_host::Contexts;
 use carve_slicing::NodeGpus;
@@ -18,13 +18,27 @@ use tokio::sync::watch;
 /// How long until what could not be measured is tried again.
 const AGAIN: Duration = Duration::from_secs(30);
 
+/// Makes a context on a GPU, tells what is free within it, and ends it.
+pub(crate) type Within = Arc<dyn Fn(&str) -> Result<Bytes, String> + Send + Sync>;
+
+/// With a CUDA program in another process.
+pub(crate) fn by_probe(options: &AgentOptions, driver_root: &str, version: &str) -> Within {
+    let (links, driver_root, version) =
+        (DriverLinks::new(options), driver_root.to_owned(), version.to_owned());
+    Arc::new(move |uuid| {
+        let probe = cuda_probe(&links, &driver_root, &version);
+        let mut probe = probe.ok_or_else(|| "no CUDA library is here".to_owned())?;
+        probe.env.insert("CUDA_VISIBLE_DEVICES".into(), uuid.into());
+        probe.look().map(|seen| seen.free).map_err(|error| error.to_string())
+    })
+}
+
 /// Measures, as long as there are GPUs of which it is not known.
 pub(crate) struct Measuring {
     pub(crate) machine: Machine,
-    pub(crate) preparer: Arc<Preparer>,
+    pub(crate) store: RecordStore,
     pub(crate) contexts: Contexts,
-    pub(crate) links: DriverLinks,
-    pub(crate) driver_root: String,
+    pub(crate) within: Within,
     pub(crate) news: watch::Receiver<NodeNews>,
 }
 
@@ -69,7 +83,7 @@ impl Measuring {
         for (model, choice) in choices(node, &held, known) {
             let bytes = match choice {
                 Choice::Known(bytes) => Ok(bytes),
-                Choice::Measure(gpu, uuid) => self.measure(node, gpu, &uuid).await,
+                Choice::Measure(gpu, uuid) => self.measure(gpu, uuid).await,
                 Choice::Wait => Err("each is held, or MIG is on".to_owned()),
             };
             let remembered = bytes.and_then(|bytes| self.remember(node, &model, bytes));
@@ -99,8 +113,8 @@ impl Measuring {
 
     /// GPUs that claims have or processes use: measuring must not cost a tenant its memory.
     async fn held(&self, node: &NodeGpus) -> Result<BTreeSet<String>, String> {
-        let preparer = Arc::clone(&self.preparer);
-        let records = tokio::task::spawn_blocking(move || preparer.records()).await;
+        let store = self.store.clone();
+        let records = tokio::task::spawn_blocking(move || store.look()).await;
         let records = records.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
         let devices = records.claims.into_values().flat_map(|record| record.devices);
         let taking = devices.filter(|device| device.usage != UsageRecord::Watch);
@@ -121,21 +135,16 @@ impl Measuring {
         Ok(held)
     }
 
-    async fn measure(&self, node: &NodeGpus, gpu: GpuIndex, uuid: &str) -> Result<u64, String> {
-        let (links, root, version) =
-            (self.links.clone(), self.driver_root.clone(), node.driver.version.clone());
-        let (machine, uuid) = (self.machine.clone(), uuid.to_owned());
+    async fn measure(&self, gpu: GpuIndex, uuid: String) -> Result<u64, String> {
+        let (machine, within) = (self.machine.clone(), Arc::clone(&self.within));
         let asking = tokio::runtime::Handle::current();
         let measured = tokio::task::spawn_blocking(move || {
-            let mut probe: Probe =
-                cuda_probe(&links, &root, &version).ok_or_else(|| "no CUDA library is here".to_owned())?;
-            probe.env.insert("CUDA_VISIBLE_DEVICES".into(), uuid.into());
             let free = || {
                 let memory = asking.block_on(machine.ask(move |host| host.memory(gpu)));
                 let memory = memory.map_err(|gone| gone.to_string())?.map_err(|error| error.to_string())?;
                 Ok(Bytes(memory.total.0.saturating_sub(memory.reserved.0).saturating_sub(memory.used.0)))
             };
-            context_cost(free, || probe.look().map(|seen| seen.free).map_err(|error| error.to_string()))
+            context_cost(free, || within(&uuid))
         });
         measured.await.map_err(|error| error.to_string())?.map(|cost| cost.0)
     }
@@ -173,11 +182,68 @@ fn choices(
 
 #[cfg(test)]
 mod tests {
-    use super::{Choice, choices};
-    use carve_gpu_host::{Machine, SimulatedHost};
-    use carve_gpu_model::GpuIndex;
+    use super::{Choice, Measuring, Within, choices};
+    use crate::dra::NodeNews;
+    use crate::machine::OpenHost;
+    use carve_dra_driver::RecordStore;
+    use carve_gpu_host::{GpuHost, Machine, SimulatedHost};
+    use carve_gpu_model::{Bytes, GpuIndex};
+    use carve_limiter_host::Contexts;
     use carve_slicing::{MigMinors, NodeGpus};
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::path::Path;
+    use std::sync::Arc;
+    use tokio::sync::watch;
+
+    const CONTEXT: u64 = 526 << 20;
+
+    /// Two GPUs, of which a process uses the first.
+    fn host() -> SimulatedHost {
+        let mut host = SimulatedHost::new(Machine::named("h200-141gb:2").expect("a machine"));
+        host.start_process(GpuIndex(0), None, 77, Bytes(1 << 30), 0).expect("a process");
+        host
+    }
+
+    async fn measuring(folder: &Path, within: Within) -> (Measuring, NodeGpus) {
+        let open: OpenHost = Arc::new(|| Ok(Box::new(host()) as Box<dyn GpuHost>));
+        let node = NodeGpus::read(&host(), &MigMinors::parse("")).expect("its GPUs");
+        let (_, news) = watch::channel(NodeNews { node: node.clone(), sick: BTreeMap::new(), runtime: None });
+        let measuring = Measuring {
+            machine: crate::machine::Machine::open(&open).await.expect("the machine"),
+            store: RecordStore::of_agent(folder),
+            contexts: Contexts::new(&folder.join("contexts"), "570.86.15"),
+            within,
+            news,
+        };
+        (measuring, node)
+    }
+
+    #[tokio::test]
+    async fn what_is_measured_on_a_free_gpu_holds_for_its_model() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let uuids: Vec<String> = host().gpus().expect("its GPUs").into_iter().map(|gpu| gpu.uuid.0).collect();
+        let second = uuids[1].clone();
+        let within: Within = Arc::new(move |uuid| {
+            assert_eq!(uuid, second, "the other one is in use");
+            let memory = host().memory(GpuIndex(1)).expect("its memory");
+            Ok(Bytes(memory.total.0 - memory.reserved.0 - CONTEXT))
+        });
+        let (measuring, node) = measuring(folder.path(), within).await;
+        assert_eq!(measuring.look(&node).await, Vec::<String>::new());
+        assert!(uuids.iter().all(|uuid| measuring.contexts.known(uuid) == Some(CONTEXT)));
+    }
+
+    #[tokio::test]
+    async fn what_can_not_be_measured_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let within: Within = Arc::new(|_| Err("no CUDA library is here".to_owned()));
+        let (measuring, mut node) = measuring(folder.path(), within).await;
+        let model = node.gpus[0].gpu.name.clone();
+        assert_eq!(measuring.look(&node).await, [format!("{model}: no CUDA library is here")]);
+        node.gpus[1].mig_enabled = true;
+        assert_eq!(measuring.look(&node).await, [format!("{model}: each is held, or MIG is on")]);
+        assert_eq!(measuring.contexts.known(&node.gpus[1].gpu.uuid.0), None);
+    }
 
     #[test]
     fn a_model_is_measured_once_where_nobody_is_harmed() {

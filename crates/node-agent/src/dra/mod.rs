@@ -20,7 +20,6 @@ mod shares;
 mod sweep;
 
 use crate::cdi::Cdi;
-use crate::driver_links::DriverLinks;
 use crate::holders::ClaimHeld;
 use crate::machine::Machine;
 use crate::metrics::Metrics;
@@ -134,6 +133,7 @@ impl DraDoor {
             steps: Steps::default(),
             folder,
         }));
+        let within = contexts::by_probe(&options, &settings.driver_root, &version);
         let daemons = Arc::new(Daemons::new(&options, &settings, version, Arc::clone(&preparer)));
         let claims = Arc::new(ClaimDriver {
             preparer: Arc::clone(&preparer),
@@ -147,10 +147,9 @@ impl DraDoor {
         });
         let measuring = contexts::Measuring {
             machine: machine.clone(),
-            preparer: Arc::clone(&preparer),
+            store: RecordStore::of_agent(&options.state_dir),
             contexts: measured,
-            links: DriverLinks::new(&options),
-            driver_root: settings.driver_root.clone(),
+            within,
             news: heard.clone(),
         };
         let publisher = publish::Publish {
