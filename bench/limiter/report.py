@@ -47,8 +47,11 @@ def compute(results):
     print("fixes) on the same kind of GPU and driver, in an earlier session; other cells and other programs were not measured.\n")
     span = lambda low, high: f"{low:g}" if low == high else f"{low:g}–{high:g}"
     table(
-        ["", *(f"{limit} %: HAMi-core | carve" for limit in (20, 50, 80))],
-        [[row, *(f"{span(*HAMI[row, limit])} | {cells[row, limit][0]:.3f}" for limit in (20, 50, 80))] for row in ("50 µs", "1 ms", "10 ms")],
+        ["", *(f"{limit} %: {name}" for limit in (20, 50, 80) for name in ("HAMi-core", "carve"))],
+        [
+            [row, *(text for limit in (20, 50, 80) for text in (span(*HAMI[row, limit]), f"{cells[row, limit][0]:.3f}"))]
+            for row in ("50 µs", "1 ms", "10 ms")
+        ],
     )
 
 
