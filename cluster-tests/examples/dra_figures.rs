@@ -116,7 +116,7 @@ fn pods(cluster: &Cluster, node: &GpuNode, namespace: &Namespace, kind: &str, as
 fn left(cluster: &Cluster, node: &GpuNode) -> String {
     let state = node.files("state").join("dra");
     let script = format!(
-        "ls /var/run/cdi | grep claim_; ls {0}/claims | grep -v lock; ls {0}/instances; ls /run/carve/limits; \
+        "ls /var/run/cdi | grep claim_; ls {0}/claims | grep -v lock; ls {0}/instances; ls /run/carve/limits | grep -xE '.{{36}}'; \
          pgrep -f '[n]vidia-cuda-mps-control -f'; true",
         state.display()
     );

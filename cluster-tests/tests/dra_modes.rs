@@ -195,8 +195,9 @@ fn four_gpus_serve_four_modes_and_swap_them() {
     free(&cluster, &namespace, &["a", "b", "c", "d"]);
     let left = || {
         let daemons = cluster.on_node(&["sh", "-c", "pgrep -f '[n]vidia-cuda-mps-control -f' || true"]);
-        let files =
-            cluster.on_node(&["sh", "-c", "ls /var/run/cdi | grep claim_ || true; ls /run/carve/limits"]);
+        // Claims have a folder of their own each, called by their UID; what the agent keeps for itself stays.
+        let there = "ls /var/run/cdi | grep claim_; ls /run/carve/limits | grep -xE '.{36}'; true";
+        let files = cluster.on_node(&["sh", "-c", there]);
         format!("{daemons}{files}")
     };
     cluster.until_or("nothing is left", PATIENCE, || left().is_empty(), left);
