@@ -145,7 +145,8 @@ impl Stage {
     /// The memory in which use is counted, mapped for as long as the test runs.
     pub(crate) fn region(&self) -> &'static Region {
         let path = CString::new(self.file("usage").into_os_string().into_encoded_bytes()).unwrap();
-        let file = rustix::fs::openat(CWD, path.as_c_str(), OFlags::RDWR, Mode::empty()).unwrap();
+        let file =
+            rustix::fs::openat(CWD, path.as_c_str(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).unwrap();
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the file is as long as a region, all of whose fields are atomic numbers, and it is never unmapped.
         unsafe {
