@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes a page of what `measure.py` found: `report.py DATE RESULTS.json… > PAGE.md`. Later files win where both have a cell."""
+"""Makes a page of what `measure.py` found: `report.py DATE COMMIT RESULTS.json > PAGE.md`."""
 
 import json
 import sys
@@ -28,6 +28,10 @@ def table(head, rows):
     print()
 
 
+def verdict(holds):
+    return "holds" if holds else "**missed**"
+
+
 def compute(results):
     cells = {(row, limit): results["compute"][f"{row} {limit} %"] for row in ROWS for limit in LIMITS}
     print("## Time of one container\n")
@@ -40,11 +44,18 @@ def compute(results):
     errors = {cell: abs(found[0] * 100 - cell[1]) for cell, found in cells.items()}
     worst, wild = max(errors, key=errors.get), max(cells, key=lambda cell: cells[cell][1])
     mean = sum(errors.values()) / len(errors)
-    print(f"Mean absolute error **{mean:.2f} points** (at most 2 asked), worst **{errors[worst]:.2f}** (at most 5;", end=" ")
-    print(f"{worst[0]} at {worst[1]} %), largest variation **{cells[wild][1]:.3f}** (at most 0.15; {wild[0]} at {wild[1]} %).\n")
+    where = lambda cell: f"{TITLES.get(cell[0], cell[0])} at {cell[1]} %"
+    table(
+        ["", "found", "at most", ""],
+        [
+            ["mean absolute error, points", f"{mean:.2f}", "2", verdict(mean <= 2)],
+            [f"worst error, points ({where(worst)})", f"{errors[worst]:.2f}", "5", verdict(errors[worst] <= 5)],
+            [f"largest variation ({where(wild)})", f"{cells[wild][1]:.3f}", "0.15", verdict(cells[wild][1] <= 0.15)],
+        ],
+    )
     print("### Beside HAMi-core\n")
     print("The nine cells that were measured of HAMi-core (commit 8f3a89c of 2026-06-30, its own unoptimised build, which lacks later")
-    print("fixes) on the same kind of GPU and driver, in an earlier session; other cells and other programs were not measured.\n")
+    print("fixes) on the same kind of GPU and driver, at another time; other cells and other programs were not measured.\n")
     span = lambda low, high: f"{low:g}" if low == high else f"{low:g}–{high:g}"
     table(
         ["", *(f"{limit} %: {name}" for limit in (20, 50, 80) for name in ("HAMi-core", "carve"))],
@@ -65,8 +76,10 @@ def together(results):
         parts = [one / sum(got) * 100 for one in got]
         off = max(abs(part - limit) for part, limit in zip(parts, limits))
         line = lambda all: " / ".join(f"{one:.3f}" for one in all)
-        rows.append([title, line(got), " / ".join(f"{part:.1f}" for part in parts), f"{off:.1f}", line(bare), f"{sum(got) / sum(bare):.3f}"])
-    table(["kernels, limits", "busy", "share of the total, %", "farthest off", "bare", "total beside bare (≥ 0.95)"], rows)
+        beside = sum(got) / sum(bare)
+        share = " / ".join(f"{part:.1f}" for part in parts)
+        rows.append([title, line(got), share, f"{off:.1f}", line(bare), f"{beside:.3f}", verdict(off <= 2 and beside >= 0.95)])
+    table(["kernels, limits", "busy", "share of the total, %", "farthest off (at most 2)", "bare", "total beside bare (at least 0.95)", ""], rows)
     if "burst" in results:
         print("A container of 30 % with burst, beside one of 70 % that comes, works for 1.5 s and goes:\n")
         words = lambda one: f"{one} ms" if one is not None else "not within 1 s"
@@ -84,8 +97,8 @@ def overhead(results):
     rows = []
     for name, (mean, low, high) in results["overhead"].items():
         most = BOUNDS[name]
-        verdict = "holds" if high <= most else "missed" if low > most else "unresolved"
-        rows.append([name, f"{mean:.4f}", f"{low:.4f} to {high:.4f}", f"{most:g}", verdict])
+        told = "**unresolved**" if low <= most < high else verdict(high <= most)
+        rows.append([name, f"{mean:.4f}", f"{low:.4f} to {high:.4f}", f"{most:g}", told])
     table(["", "ratio", "interval", "at most", ""], rows)
 
 
@@ -108,16 +121,14 @@ def memory(results):
 
 
 def main():
-    date, *files = sys.argv[1:]
-    results = {}
-    for file in files:
-        for part, cells in json.load(open(file)).items():
-            results.setdefault(part, {}).update(cells)
+    date, commit, file = sys.argv[1:]
+    results = json.load(open(file))
     print(f"# The limiter on a real GPU, {date}\n")
-    print(f"{results['machine']['gpu']}. Made by `bench/limiter/report.py` from what `bench/limiter/measure.py` found; nothing is written by hand.\n")
+    print(f"{results['machine']['gpu']}; the library of commit {commit}. Made by `bench/limiter/report.py` from what `bench/limiter/measure.py` found; nothing is written by hand.\n")
     print("A share is the number of kernels that finished times the length that a kernel has on the bare GPU (calibrated in the same run), divided by the")
     print("time; the limiter's own counters have no say. Kernels fill all multiprocessors and keep others off them. Windows are 100 ms for kernels of up to")
-    print("1 ms, graphs, training and the mixture, and 40 kernel lengths beyond. Training is a transformer in full precision (PyTorch, cuBLAS).\n")
+    print("1 ms, graphs, training and the mixture, and 40 kernel lengths beyond. Training is a transformer in full precision (PyTorch, cuBLAS).")
+    print("Every cell is one run. A lone container is limited to 1 % and lent the rest of its limit, so that one process serves all limits.\n")
     for part in (compute, together, overhead, memory):
         part(results)
 
