@@ -1,9 +1,9 @@
 //! Functions of CUDA before 3.2 that have later versions: addresses and sizes have 32 bits.
 
 use super::memory::{bytes, cuArrayDestroy, current};
+use super::tells::share;
 use crate::driver::{CUDA, Code, SUCCESS, hooks};
 use crate::memory::{Packing, allocate, free};
-use crate::pools::look_at_pools;
 use crate::process::process;
 
 /// What arrays are described with.
@@ -96,15 +96,12 @@ hooks! {
         // SAFETY: the program's own arguments.
         let answer = unsafe { cuMemGetInfo::call(free, total) };
         if answer == SUCCESS
-            && let Some(process) = process()
-            && let Some(part) = process.current()
+            && let Some((left, all)) = share()
         {
-            look_at_pools(process);
-            let left = part.memory().saturating_sub(part.held());
             // SAFETY: the driver has written there.
             unsafe {
                 free.write(narrow(left).min(free.read()));
-                total.write(narrow(part.memory()).min(total.read()));
+                total.write(narrow(all).min(total.read()));
             }
         }
         answer

@@ -4,6 +4,14 @@ use crate::driver::{CUDA, SUCCESS, hooks};
 use crate::pools::look_at_pools;
 use crate::process::process;
 
+/// What is left of the current part's share, and all of it, in place of what the driver tells.
+pub(crate) fn share() -> Option<(u64, u64)> {
+    let process = process()?;
+    let part = process.current()?;
+    look_at_pools(process);
+    Some((part.memory().saturating_sub(part.held()), part.memory()))
+}
+
 hooks! {
     HOOKS in CUDA;
 
@@ -11,15 +19,12 @@ hooks! {
         // SAFETY: the program's own arguments.
         let answer = unsafe { cuMemGetInfo_v2::call(free, total) };
         if answer == SUCCESS
-            && let Some(process) = process()
-            && let Some(part) = process.current()
+            && let Some((left, all)) = share()
         {
-            look_at_pools(process);
-            let left = part.memory().saturating_sub(part.held());
             // SAFETY: the driver has written there.
             unsafe {
                 free.write((left as usize).min(free.read()));
-                total.write((part.memory() as usize).min(total.read()));
+                total.write((all as usize).min(total.read()));
             }
         }
         answer
