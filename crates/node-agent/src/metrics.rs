@@ -73,14 +73,8 @@ struct Xid {
 /// A device of a claim and the container that has it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 pub(crate) struct ClaimDevice {
-    pub(crate) namespace: String,
-    pub(crate) pod: String,
-    pub(crate) container: String,
-    pub(crate) claim: String,
-    pub(crate) claim_namespace: String,
-    pub(crate) device: String,
-    pub(crate) share: String,
-    pub(crate) uuid: String,
+    #[prometheus(flatten)]
+    pub(crate) labels: ShareLabels,
     pub(crate) usage: &'static str,
 }
 

@@ -1,7 +1,7 @@
 //! Which container has which device of which claim: what kubelet tells, joined with what is on record.
 
 use crate::holders::ClaimHeld;
-use crate::metrics::{ClaimDevice, Metrics};
+use crate::metrics::{ClaimDevice, Metrics, ShareLabels};
 use carve_dra_driver::{ClaimRecord, RecordStore, Stage};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -57,7 +57,7 @@ fn attributed(held: &[ClaimHeld], records: &[ClaimRecord], driver: &str) -> BTre
             .flat_map(|record| &record.devices)
             .find(|device| device.device == held.device && device.share == held.share);
         let uuid = device.map(|device| device.part.clone().unwrap_or_else(|| device.gpu.clone()));
-        ClaimDevice {
+        let labels = ShareLabels {
             namespace: held.holder.namespace.clone(),
             pod: held.holder.pod.clone(),
             container: held.holder.container.clone(),
@@ -66,8 +66,8 @@ fn attributed(held: &[ClaimHeld], records: &[ClaimRecord], driver: &str) -> BTre
             device: held.device.clone(),
             share: held.share.clone().unwrap_or_default(),
             uuid: uuid.unwrap_or_default(),
-            usage: device.map_or("", |device| device.usage.word()),
-        }
+        };
+        ClaimDevice { labels, usage: device.map_or("", |device| device.usage.word()) }
     });
     series.collect()
 }
