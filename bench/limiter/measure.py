@@ -3,7 +3,8 @@
 
 Shares are finished work times the calibrated length of a kernel, never what the limiter counts itself. Containers that share the GPU are
 commands of `carve run`, which gives them their turns.
-PARTs: compute, together, burst, overhead, training, memory. Without any, all of them. `--quick` leaves most of the compute cells out.
+PARTs: compute, together, burst, overhead, training, memory. Without any, all of them, which takes some ten minutes; what RESULTS.json holds of
+other parts stays. `--quick` leaves most of the compute cells out.
 """
 
 import json
@@ -30,7 +31,9 @@ class Bench:
         self.place = tempfile.mkdtemp(prefix="carve-limiter-")
         self.carve = carve
         self.library, self.results_file, self.quick = library, results, quick
-        self.uuid, self.agent, self.results = gpu_uuid(), Agent(), {}
+        # Parts that were measured before, in another call, stay.
+        known = Path(results)
+        self.uuid, self.agent, self.results = gpu_uuid(), Agent(), json.loads(known.read_text()) if known.exists() else {}
         self.program = build(self.place)
         self.bare = Tenant([str(self.program)])
         probe = 1_000_000
@@ -137,7 +140,7 @@ class Bench:
         half = Tenant([str(self.program)], self.container("half", compute=5000), core=CORE)
         def of(tenant, mode, rounds=1, seconds=0.02):
             return lambda: tenant(mode, rounds, seconds)["per_s"]
-        for mode, pairs in (("launch", 200), ("malloc", 200), ("malloc-async", 300)):
+        for mode, pairs in (("launch", 600), ("malloc", 200), ("malloc-async", 600)):
             self.note("overhead", f"{mode}, no limit", bound(alternate(of(bare, mode), of(free, mode), pairs)))
         for name in ("50 µs", "1 ms"):
             rounds = self.rounds[name]
@@ -166,6 +169,7 @@ class Bench:
         for (before, _), (end, place) in zip(told, told[1:]):
             took.setdefault(place, []).append(end - before)
         took = {place: int(statistics.median(all)) for place, all in took.items()}
+        self.note("bare", "training", shares([(end, took[place]) for end, place in told[1:]], 1, 1.5, 100 * MS, settle=0.4))
         for limit in LIMITS:
             container.say(lent=limit * 100 - 100)
             marks = limited("marks", 3.5)["marks"]

@@ -16,6 +16,9 @@ const ALWAYS_LATE: u32 = 16;
 const BLIND: u32 = 8;
 /// More where they take less than this together, so that the GPU does not run out of work meanwhile.
 const BLIND_TIME: u64 = 200_000;
+/// So often that time is doubled where estimates held so often in a row: programs prepare some of their work faster than the GPU does it, and
+/// must be ahead then so that they may be slower elsewhere.
+const TRUST: u32 = 4;
 /// A piece is looked at so often, in time that was started, to know that all is as expected.
 const LOOKOUT: u64 = 500_000;
 
@@ -77,8 +80,8 @@ pub(crate) struct Burst {
 
 impl Burst {
     /// Whether too much was started on an estimate that nothing has confirmed of late.
-    pub(crate) fn is_blind(&self) -> bool {
-        self.blind && self.behind >= BLIND && self.ahead >= BLIND_TIME
+    pub(crate) fn is_blind(&self, trust: u32) -> bool {
+        self.blind && self.behind >= BLIND && self.ahead >= BLIND_TIME << trust.min(TRUST)
     }
 
     /// Whether the piece that is started now should be looked out for. Not the first: the GPU waits for it, and that would be measured too.
@@ -103,6 +106,10 @@ pub(crate) struct Context {
     pub(crate) started: u64,
     /// How often in a row the GPU had run out of work.
     pub(crate) late: u32,
+    /// How often in a row a piece that was looked out for took about what it was expected to.
+    pub(crate) trust: u32,
+    /// The kind of which the longest piece of late was.
+    pub(crate) longest_kind: Kind,
     /// When to look at what has ended again: asking the driver after every launch would cost more than the launch.
     pub(crate) look: u64,
 }
@@ -177,6 +184,13 @@ impl Context {
                 burst.ends.iter().take(ends).for_each(|&end| self.keep(end));
             }
         }
+    }
+
+    /// A piece that was looked out for has ended.
+    pub(crate) fn note_lookout(&mut self, charged: u64, took: u64) {
+        // Short ones vary by what the GPU needs to begin with them.
+        let held = took <= charged.saturating_mul(2).saturating_add(10_000);
+        self.trust = if held { (self.trust + 1).min(TRUST) } else { 0 };
     }
 
     pub(crate) fn is_waiting_for_first(&self) -> bool {

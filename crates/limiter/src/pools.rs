@@ -1,8 +1,8 @@
 //! What the driver's memory pools have reserved: it is counted before they grow, and given back when they shrink.
 //!
 //! What a pool has may lie in pieces, so it can grow at any allocation, by a [`STEP`] where the allocation is small. A large one is therefore
-//! reserved first as if the pool had nothing. For small ones a step beyond what the pool has is reserved once and kept: until so many of
-//! them came that it could grow twice, nobody has to look. Where there is no step left to keep, every allocation is looked at.
+//! reserved first as if the pool had nothing. For small ones a few steps beyond what the pool has are reserved once and kept: until so many of
+//! them came that it could grow by more, nobody has to look. Where there is no step left to keep, every allocation is looked at.
 
 use crate::driver::own::{cuDeviceGetDefaultMemPool, cuMemPoolGetAttribute, cuMemPoolTrimTo};
 use crate::driver::{Code, OUT_OF_MEMORY, SUCCESS};
@@ -42,10 +42,13 @@ const THREADS: u32 = 16;
 const A_THREAD: u64 = 1;
 const ALL_THREADS: u64 = (1 << THREADS) - 1;
 
-/// How much may be allocated from a pool without a look at it, where a step is kept: after it has grown by one, this fits into it.
-const WINDOW: u64 = STEP / 2;
-/// A step is kept where it is no more than this part of the limit.
+/// What is larger is always looked at. Of smaller ones at least this much fits into what a pool grows by, and for each step that is kept this much may
+/// be allocated without a look.
+const SMALL: u64 = STEP / 2;
+/// A step is kept where it is no more than this part of the limit, and more of them where they are as much less.
 const LITTLE: u64 = 16;
+const LESS: u64 = 64;
+const STEPS: u64 = 4;
 
 /// What the driver tells about a pool, if it does.
 fn ask(pool: usize, attribute: i32) -> Option<u64> {
@@ -105,9 +108,10 @@ impl Pool {
         ask(self.handle.load(Ordering::Relaxed), USED_NOW).unwrap_or(u64::MAX)
     }
 
-    /// Keeps a step beyond what it has now, where there is one left, and lets that much be allocated without a look.
+    /// Keeps steps beyond what it has now, where there are any left, and lets so much be allocated without a look.
     fn open(&self, part: &Part, now: u64) {
-        let (counted, wanted) = (self.counted(), now.saturating_add(STEP));
+        let steps = (part.memory() / LESS / STEP).clamp(1, STEPS);
+        let (counted, wanted) = (self.counted(), now.saturating_add(steps * STEP));
         let keeps = part.memory() / LITTLE >= STEP
             && (counted >= wanted || part.take_if_left(wanted - counted.min(wanted)));
         if !keeps {
@@ -115,7 +119,7 @@ impl Pool {
         }
         part.give(counted.saturating_sub(wanted));
         self.counted.store(wanted, Ordering::Relaxed);
-        self.spare.fetch_add((WINDOW / GRAIN) << THREADS, Ordering::Release);
+        self.spare.fetch_add((steps * SMALL / GRAIN) << THREADS, Ordering::Release);
     }
 
     /// Has so much counted as it could have after it has grown by some bytes more.
@@ -193,7 +197,7 @@ pub(crate) fn allocate_from_pool(
         };
     };
     let Some(part) = pool.part(process) else { return allocate() };
-    if pool.enter(to_grains(bytes)) {
+    if bytes <= SMALL && pool.enter(to_grains(bytes)) {
         let answer = allocate();
         pool.leave();
         return answer;
@@ -219,7 +223,7 @@ fn allocate_with_a_look(
         // SAFETY: a pool that the program allocates from.
         unsafe { cuMemPoolTrimTo::call(handle, 0) };
         let has = || pool.reserved().saturating_sub(pool.used()) >= bytes;
-        let can = pool.reserve(part, most, |bytes| part.take_if_left(bytes)) || (bytes <= WINDOW && has());
+        let can = pool.reserve(part, most, |bytes| part.take_if_left(bytes)) || (bytes <= SMALL && has());
         // Asked for once more, so that the refusal is counted.
         if !can && !pool.reserve(part, most, |bytes| part.take(bytes)) {
             pool.settle(part, pool.reserved());

@@ -106,6 +106,9 @@ impl Work {
                 let behind = now().saturating_add(context.started.wrapping_sub(sample.started));
                 region.head.busy.fetch_min(behind, Ordering::Relaxed);
                 costs.learn(sample.kind, took);
+                if sample.lookout == 1 {
+                    context.note_lookout(sample.charged, took);
+                }
                 let burst = match context.open.number == sample.burst {
                     true => Some(&mut context.open),
                     false => context.ended.iter_mut().find(|ended| ended.number == sample.burst),
@@ -127,9 +130,13 @@ impl Work {
                     slot.nothing.store(*nothing, Ordering::Relaxed);
                     let longest = slot.longest.load(Ordering::Relaxed);
                     // What its kind usually takes: one that others held up is not a long one. It is forgotten slowly, so that what
-                    // counts is what ran of late.
+                    // counts is what ran of late; at once where it was of this kind and was wrong.
                     let usual = costs.known(sample.kind).unwrap_or(took).min(took);
-                    slot.longest.store(usual.max(longest - longest / 64), Ordering::Relaxed);
+                    let before = if sample.kind == context.longest_kind { 0 } else { longest - longest / 64 };
+                    if usual >= before {
+                        context.longest_kind = sample.kind;
+                    }
+                    slot.longest.store(usual.max(before), Ordering::Relaxed);
                 }
             }
             context.keep(sample.before);
@@ -217,7 +224,7 @@ pub(crate) fn enter(stream: usize, kind: impl FnOnce() -> Kind) -> Result<Option
         }
         let first = known.is_none() && context.is_waiting_for_first() && waited < FIRST_PATIENCE;
         let earlier = context.open.number == 0 && context.is_waiting_for_bursts();
-        let blind = context.open.is_blind();
+        let blind = context.open.is_blind(context.trust);
         // Where nothing ends, one piece after the other is let in, each after it has waited so long.
         if first || ((earlier || blind) && waited < PATIENCE) {
             work.contexts[number].look = 0;
