@@ -3,11 +3,12 @@
 
 Shares are finished work times the calibrated length of a kernel, never what the limiter counts itself. Containers that share the GPU are
 commands of `carve run`, which gives them their turns.
-PARTs: compute, together, burst, overhead, training, memory. Without any, all of them, which takes some ten minutes; what RESULTS.json holds of
+PARTs: compute, together, burst, overhead, training, memory, mps. Without any, all of them, which takes some ten minutes; what RESULTS.json holds of
 other parts stays. `--quick` leaves most of the compute cells out.
 """
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -78,10 +79,10 @@ class Bench:
             tenant.end()
         self.note("counters", "compute", container.counters())
 
-    def running(self, *options):
+    def running(self, *options, mechanism="limiter", memory="20Gi"):
         """A tenant as people start one."""
-        command = [self.carve, "run", "--quiet", "--mechanism", "limiter", "--limiter", self.library]
-        command += ["--run-dir", f"{self.place}/run", "--memory", "20Gi", *options, "--", str(self.program)]
+        command = [self.carve, "run", "--mechanism", mechanism, "--limiter", self.library]
+        command += ["--run-dir", f"{self.place}/run", "--memory", memory, *options, "--", str(self.program)]
         return Tenant(command)
 
     def together(self):
@@ -95,6 +96,41 @@ class Bench:
                 self.note("together bare", title, self.at_once(bare, name))
                 for tenant in tenants + bare:
                     tenant.end()
+
+    def mps(self):
+        """Commands under an MPS daemon of our own: side by side, on multiprocessors of their own."""
+        folders = {f"CUDA_MPS_{kind}_DIRECTORY": f"{self.place}/mps-{kind}" for kind in ("PIPE", "LOG")}
+        for folder in folders.values():
+            Path(folder).mkdir()
+        self.bare.end()
+        os.environ.update(folders)
+        control = ["nvidia-cuda-mps-control"]
+        subprocess.check_call([*control, "-d"])
+        try:
+            name = "1 ms"
+            for limits in ((30, 70), (20, 30, 50)):
+                bare = [Tenant([str(self.program)]) for _ in limits]
+                whole = bare[0]("calibrate", self.rounds[name], 0)["multiprocessors"]
+                got = self.at_once(bare, name)
+                title = f"{name} {' / '.join(map(str, limits))}"
+                self.note("mps bare", title, got)
+                for tenant in bare:
+                    tenant.end()
+                tenants = [self.running("--compute", str(limit), mechanism="mps") for limit in limits]
+                # A kernel has a block for each multiprocessor that its process sees.
+                sizes = [tenant("calibrate", self.rounds[name], 0)["multiprocessors"] / whole for tenant in tenants]
+                got = self.at_once(tenants, name)
+                self.note("mps", title, [[share * size, varies, size] for (share, varies), size in zip(got, sizes)])
+                for tenant in tenants:
+                    tenant.end()
+            tenant = self.running("--compute", "50", mechanism="mps", memory="4Gi")
+            self.note("mps", "memory under 4 GiB", tenant("hold", 0, 1))
+            tenant.end()
+        finally:
+            subprocess.run(control, input="quit\n", text=True)
+            for folder in folders:
+                del os.environ[folder]
+        self.bare = Tenant([str(self.program)])
 
     def at_once(self, tenants, name):
         seconds = 3
@@ -229,7 +265,7 @@ def main():
     bench = Bench(carve, library, results, "--quick" in sys.argv)
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     bench.note("machine", "gpu", subprocess.check_output(query, text=True).strip())
-    for part in parts or ("compute", "together", "burst", "overhead", "training", "memory"):
+    for part in parts or ("compute", "together", "burst", "overhead", "training", "memory", "mps"):
         getattr(bench, part)()
         print(f"{part} took until {time.time() - begin:.0f} s", flush=True)
 

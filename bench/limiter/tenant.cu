@@ -88,7 +88,7 @@ static void calibrate(long long rounds) {
     MUST(cudaEventSynchronize(to));
     float all;
     MUST(cudaEventElapsedTime(&all, from, to));
-    printf("{\"median_ms\": %.6f, \"in_a_row_ms\": %.6f}\n", times[20], all / row);
+    printf("{\"median_ms\": %.6f, \"in_a_row_ms\": %.6f, \"multiprocessors\": %d}\n", times[20], all / row, blocks);
 }
 
 // How often something can be done in a second.
