@@ -4,7 +4,9 @@ use crate::error::{Answer, Code};
 use crate::handle::{Handle, Thing};
 use crate::session::Session;
 use crate::stream::{Zero, thread};
+use crate::work::Work;
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::ffi::c_uint;
 
 /// How strict a capture is, or a thread.
@@ -32,13 +34,29 @@ thread_local! {
     static STRICTNESS: Cell<Mode> = const { Cell::new(Mode::Global) };
 }
 
+/// Where what is captured goes.
+#[derive(Debug)]
+pub(crate) enum Target {
+    /// Into a graph of its own.
+    NewGraph,
+    /// Into a graph that is there, after some of its nodes.
+    Graph(Handle, Vec<u32>),
+    /// Into the nodes that a graph has, one after the other.
+    SameGraph(Handle),
+    /// Into a command list of a graphics library, which runs it. Nobody sees it again.
+    CommandList,
+}
+
 /// A capture that has begun and not ended.
 #[derive(Debug)]
 pub(crate) struct Capture {
     origin: u32,
-    pub(crate) graph: u32,
+    graph: u32,
     mode: Mode,
     thread: u32,
+    /// The nodes that are still to be captured again, in a capture into the same graph.
+    again: Option<VecDeque<u32>>,
+    into_list: bool,
     /// Something was done that can not be captured; all that is left is to end it.
     invalid: bool,
 }
@@ -59,16 +77,9 @@ pub(crate) fn exchange_mode(mode: c_uint) -> Answer<c_uint> {
 }
 
 impl Session {
-    /// Begins to capture a stream, into a graph of its own or one that is there.
-    pub(crate) fn begin_capture(
-        &mut self,
-        stream: Handle,
-        zero: Zero,
-        mode: c_uint,
-        graph: Option<(Handle, Vec<u32>)>,
-    ) -> Answer {
+    /// Begins to capture a stream.
+    pub(crate) fn begin_capture(&mut self, stream: Handle, zero: Zero, mode: Mode, target: Target) -> Answer {
         let number = self.stream(stream, zero)?;
-        let mode = Mode::read(mode)?;
         if self.streams.get(number)?.capture.is_some() {
             return Err(Code::ILLEGAL_STATE);
         }
@@ -76,11 +87,21 @@ impl Session {
         if is_legacy {
             return Err(Code::CAPTURE_UNSUPPORTED);
         }
-        let (graph, nodes) = match graph {
-            Some((graph, nodes)) => (self.graph_number(graph)?, nodes),
-            None => (self.graphs.add_graph(), Vec::new()),
+        let into_list = matches!(target, Target::CommandList);
+        let context = self.streams.get(number)?.context;
+        if into_list && !self.is_in_graphics(context)? {
+            return Err(Code::INVALID_CONTEXT);
+        }
+        let (graph, nodes, again) = match target {
+            Target::NewGraph | Target::CommandList => (self.graphs.add_graph(), Vec::new(), None),
+            Target::Graph(graph, nodes) => (self.graph_number(graph)?, nodes, None),
+            Target::SameGraph(graph) => {
+                let number = self.graph_number(graph)?;
+                (number, Vec::new(), Some(self.graphs.nodes_of(number)?.into()))
+            }
         };
-        let capture = Capture { origin: number, graph, mode, thread: thread(), invalid: false };
+        let capture =
+            Capture { origin: number, graph, mode, thread: thread(), again, into_list, invalid: false };
         let capture = self.captures.add(capture);
         let stream = self.streams.get_mut(number)?;
         (stream.capture, stream.last_nodes) = (Some(capture), nodes);
@@ -89,9 +110,23 @@ impl Session {
 
     /// Ends a capture and answers its graph, if it was not spoilt.
     pub(crate) fn end_capture(&mut self, stream: Handle, zero: Zero) -> Answer<Handle> {
+        let graph = self.finish_capture(stream, zero, false)?;
+        Ok(Handle::of(Thing::Graph(graph)))
+    }
+
+    /// Ends a capture into a command list.
+    pub(crate) fn end_capture_to_list(&mut self, stream: Handle, zero: Zero) -> Answer {
+        let recorded = self.finish_capture(stream, zero, true)?;
+        self.graphs.remove_graph(recorded)
+    }
+
+    fn finish_capture(&mut self, stream: Handle, zero: Zero, into_list: bool) -> Answer<u32> {
         let number = self.stream(stream, zero)?;
         let capture = self.streams.get(number)?.capture.ok_or(Code::ILLEGAL_STATE)?;
         let found = self.captures.get(capture)?;
+        if found.into_list != into_list {
+            return Err(Code::INVALID_VALUE);
+        }
         if found.mode != Mode::Relaxed && found.thread != thread() {
             return Err(Code::CAPTURE_WRONG_THREAD);
         }
@@ -107,11 +142,50 @@ impl Session {
             unjoined |= other != number && !self.graphs.all_before(&stream.last_nodes, &last);
             (stream.capture, stream.last_nodes) = (None, Vec::new());
         }
+        if let Some(missing) = found.again {
+            // Whatever went wrong, the graph is still the program's to destroy.
+            return match found.invalid || unjoined || !missing.is_empty() {
+                true => Err(Code::GRAPH_RECAPTURE_FAILURE),
+                false => Ok(found.graph),
+            };
+        }
         if found.invalid || unjoined {
             self.graphs.remove_graph(found.graph)?;
             return Err(if found.invalid { Code::CAPTURE_INVALIDATED } else { Code::CAPTURE_UNJOINED });
         }
-        Ok(Handle::of(Thing::Graph(found.graph)))
+        Ok(found.graph)
+    }
+
+    /// Makes work that a stream was given part of the capture that takes it.
+    pub(crate) fn note_down(&mut self, capture: u32, stream: u32, work: Work) -> Answer {
+        let after = self.streams.get(stream)?.last_nodes.clone();
+        let found = self.captures.get_mut(capture)?;
+        let graph = found.graph;
+        // A command list can do nothing of this.
+        if found.into_list && matches!(work, Work::Allocate { .. } | Work::Free(_) | Work::Host(_)) {
+            found.invalid = true;
+            return Err(Code::CAPTURE_UNSUPPORTED);
+        }
+        let node = match &mut found.again {
+            None => self.graphs.add_node(graph, after, work)?,
+            Some(again) => {
+                let same = again.pop_front().filter(|node| self.graphs.is_like(*node, &after, &work));
+                let Some(node) = same else {
+                    found.invalid = true;
+                    return Err(Code::GRAPH_RECAPTURE_FAILURE);
+                };
+                self.graphs.set_work(node, work)?;
+                node
+            }
+        };
+        self.streams.get_mut(stream)?.last_nodes = vec![node];
+        Ok(())
+    }
+
+    /// The allocation that a capture into the same graph comes to next: its address is settled.
+    pub(crate) fn allocation_again(&self, capture: u32) -> Option<Work> {
+        let node = self.captures.get(capture).ok()?.again.as_ref()?.front()?;
+        self.graphs.work(*node).filter(|work| matches!(work, Work::Allocate { .. })).cloned()
     }
 
     /// Where a stream stands.

@@ -29,6 +29,8 @@ pub(crate) struct Context {
     /// What it takes of the device's memory by itself.
     taken: u64,
     limits: [usize; 3],
+    /// Whether it was made to run inside a graphics library's command lists.
+    in_graphics: bool,
     /// What a kernel died of. Nothing works in the context from then on.
     pub(crate) died_of: Option<Code>,
 }
@@ -71,9 +73,10 @@ impl Session {
     fn make(&mut self, number: u32, device: u32) -> Answer {
         let taken = self.context_memory(self.device(device as c_int)?);
         self.charge(device, taken)?;
-        self.contexts
-            .by_number
-            .insert(number, Context { held: 0, device, taken, limits: LIMITS, died_of: None });
+        self.contexts.by_number.insert(
+            number,
+            Context { held: 0, device, taken, limits: LIMITS, in_graphics: false, died_of: None },
+        );
         Ok(())
     }
 
@@ -108,6 +111,19 @@ impl Session {
         self.contexts.made += 1;
         STACK.with_borrow_mut(|stack| stack.push(number));
         Ok(Handle::of(Thing::Context(number)))
+    }
+
+    /// The same for one that may be captured into command lists of a graphics library.
+    pub(crate) fn create_graphics_context(&mut self, ordinal: c_int) -> Answer<Handle> {
+        let context = self.create_context(ordinal)?;
+        let number = self.context_number(context)?;
+        self.contexts.get_mut(number)?.in_graphics = true;
+        Ok(context)
+    }
+
+    /// Whether a context was made so.
+    pub(crate) fn is_in_graphics(&mut self, number: u32) -> Answer<bool> {
+        Ok(self.contexts.get_mut(number)?.in_graphics)
     }
 
     /// Ends a context that a program made.

@@ -62,6 +62,36 @@ impl Graphs {
         Ok(number)
     }
 
+    /// The nodes of a graph, in order.
+    pub(crate) fn nodes_of(&self, graph: u32) -> Answer<Vec<u32>> {
+        self.graphs.get(graph).cloned()
+    }
+
+    /// What a node does.
+    pub(crate) fn work(&self, node: u32) -> Option<&Work> {
+        self.nodes.get(node).ok().map(|node| &node.work)
+    }
+
+    /// Lets a node do something else of its kind.
+    pub(crate) fn set_work(&mut self, node: u32, work: Work) -> Answer {
+        self.nodes.get_mut(node)?.work = work;
+        Ok(())
+    }
+
+    /// Whether work that comes after some nodes could be that of a node: all but its kind, its order and memory may differ.
+    pub(crate) fn is_like(&self, node: u32, after: &[u32], work: &Work) -> bool {
+        let Ok(node) = self.nodes.get(node) else { return false };
+        let same_memory = match (&node.work, work) {
+            (
+                Work::Allocate { device: before, address: there, bytes: so_many },
+                Work::Allocate { device, address, bytes },
+            ) => (before, there, so_many) == (device, address, bytes),
+            (Work::Free(before), Work::Free(now)) => before == now,
+            _ => true,
+        };
+        node.work.node_type() == work.node_type() && node.after == after && same_memory
+    }
+
     /// The work of a graph, in order.
     fn steps(&self, graph: u32) -> Answer<Vec<Work>> {
         self.graphs.get(graph)?.iter().map(|node| Ok(self.nodes.get(*node)?.work.clone())).collect()

@@ -70,11 +70,22 @@ impl Session {
         arguments: Arguments,
     ) -> Answer<Call> {
         let here = self.here()?;
+        self.call_in(here.context, function, (blocks, threads), arguments)
+    }
+
+    /// The same of a kernel in a context that need not be current.
+    pub(crate) fn call_in(
+        &mut self,
+        context: u32,
+        function: Handle,
+        (blocks, threads): Shape,
+        arguments: Arguments,
+    ) -> Answer<Call> {
         let thing = function.thing()?;
         let (Thing::VectorAdd(module) | Thing::Spin(module)) = thing else {
             return Err(Code::INVALID_HANDLE);
         };
-        if !self.modules.has(module, here.context) {
+        if !self.modules.has(module, context) {
             return Err(Code::INVALID_HANDLE);
         }
         let product = |shape: [u32; 3]| shape.into_iter().map(u64::from).product::<u64>();

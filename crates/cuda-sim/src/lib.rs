@@ -10,6 +10,7 @@
 //! | `CUDA_VISIBLE_DEVICES` | which devices this process sees, by index or UUID |
 //! | `CUDA_MPS_PIPE_DIRECTORY` | limits of an MPS client stand in its file `carve-sim-limits` |
 //! | `CARVE_SIM_CUDA_FAULT` | `wrong-sum`, `launch-fails`, `hang`, `pools-in-pieces` or `alloc-fails:N` |
+//! | `CARVE_SIM_TRACE` | file to which every call appends `cuName -> code`, as the simulated NVML does |
 //! | `CARVE_SIM_CUDA_CLOCK` | a file: processes that name the same one share the devices' time and memory |
 //!
 //! Device memory is bookkeeping with pages of host memory behind what was written; addresses are numbers that are
@@ -60,5 +61,6 @@ mod settings;
 mod stream;
 mod structs;
 mod symbols;
+mod trace;
 mod visible;
 mod work;

@@ -41,9 +41,20 @@ impl Session {
         Ok(())
     }
 
-    /// Binds physical memory, in the place of its device.
-    pub(crate) fn bind_to_multicast(&mut self, object: Handle, offset: usize, handle: u64) -> Answer {
-        let device = self.device_of_physical(handle)?;
+    /// Binds physical memory, in the place of its device. Memory of the host takes the place of a device that is told, which for
+    /// memory of a device must be its own.
+    pub(crate) fn bind_to_multicast(
+        &mut self,
+        object: Handle,
+        told: Option<c_int>,
+        offset: usize,
+        handle: u64,
+    ) -> Answer {
+        let told = told.map(|ordinal| self.ordinal(ordinal)).transpose()?;
+        let device = match (self.device_of_physical(handle)?, told) {
+            (Some(own), Some(told)) if own != told => return Err(Code::INVALID_VALUE),
+            (own, told) => own.or(told).ok_or(Code::INVALID_VALUE)?,
+        };
         let place = (device, offset);
         let found = self.multicast(object)?;
         if !found.devices.contains(&device) || found.bound.contains_key(&place) {

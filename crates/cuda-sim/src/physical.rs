@@ -120,9 +120,9 @@ impl Session {
         self.drop_unused(number)
     }
 
-    /// The device whose memory it is.
-    pub(crate) fn device_of_physical(&self, handle: u64) -> Answer<u32> {
-        self.mapped.physical.get(self.physical_number(handle)?)?.device.ok_or(Code::INVALID_VALUE)
+    /// The device whose memory it is; none where it is the host's.
+    pub(crate) fn device_of_physical(&self, handle: u64) -> Answer<Option<u32>> {
+        Ok(self.mapped.physical.get(self.physical_number(handle)?)?.device)
     }
 
     /// One more place keeps physical memory.

@@ -19,6 +19,7 @@ use crate::physical::Virtual;
 use crate::pool::Pools;
 use crate::settings::{self, Fault};
 use crate::stream::Streams;
+use crate::trace;
 use carve_gpu_host::GpuHost;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint};
@@ -65,12 +66,14 @@ fn session() -> MutexGuard<'static, Option<Session>> {
 
 /// Runs an entry: no panic leaves it, and its failure becomes a code. (A build whose panics abort ends the process
 /// instead, which is the other way of not unwinding into C.)
-pub(crate) fn guard(entry: impl FnOnce() -> Answer) -> c_uint {
-    match catch_unwind(AssertUnwindSafe(entry)) {
+pub(crate) fn guard(name: &str, entry: impl FnOnce() -> Answer) -> c_uint {
+    let code = match catch_unwind(AssertUnwindSafe(entry)) {
         Ok(Ok(())) => 0,
         Ok(Err(code)) => code.0,
         Err(_) => Code::UNKNOWN.0,
-    }
+    };
+    trace::record(name, code);
+    code
 }
 
 /// The CUDA version of the machine's driver, which can be asked for before the start.

@@ -213,6 +213,14 @@ impl Session {
         Ok(self.streams.implicit(here.context, zero))
     }
 
+    /// The same where one that nobody created is none.
+    pub(crate) fn created_stream(&mut self, stream: Handle) -> Answer<u32> {
+        match stream.thing()? {
+            Thing::Stream(_) => self.stream(stream, Zero::Legacy),
+            _ => Err(Code::INVALID_HANDLE),
+        }
+    }
+
     /// Ends a stream; what it was given still runs.
     pub(crate) fn destroy_stream(&mut self, stream: Handle) -> Answer {
         let Thing::Stream(number) = stream.thing()? else { return Err(Code::INVALID_HANDLE) };

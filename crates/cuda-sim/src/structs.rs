@@ -17,6 +17,36 @@ pub(crate) struct LaunchConfig {
     attribute_count: c_uint,
 }
 
+/// `CUDA_LAUNCH_PARAMS_v1`: a kernel on one of several devices.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct LaunchOnDevice {
+    pub(crate) function: Handle,
+    pub(crate) blocks: [c_uint; 3],
+    pub(crate) threads: [c_uint; 3],
+    shared_memory: c_uint,
+    pub(crate) stream: Handle,
+    pub(crate) arguments: Pointers,
+}
+
+/// `CUctxCreateParams`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct ContextParameters {
+    affinity: usize,
+    affinity_count: c_int,
+    /// What it shares with a graphics library, if anything.
+    pub(crate) graphics: usize,
+}
+
+/// `CUstreamCigCaptureParams`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct CommandListCapture {
+    /// The command list of a graphics library.
+    pub(crate) list: usize,
+}
+
 /// `CUDA_KERNEL_NODE_PARAMS_v1`, with which version 2 begins.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -260,6 +290,9 @@ pub(crate) struct IpcHandle(pub(crate) [u8; 64]);
 // What a C compiler says about NVIDIA's header.
 const _: () = {
     assert!(size_of::<LaunchConfig>() == 56);
+    assert!(size_of::<LaunchOnDevice>() == 56);
+    assert!(size_of::<ContextParameters>() == 24);
+    assert!(size_of::<CommandListCapture>() == 8);
     assert!(size_of::<KernelNode>() == 56);
     assert!(size_of::<KernelNode2>() == 72);
     assert!(size_of::<PoolProperties>() == 88);

@@ -54,11 +54,7 @@ impl Session {
     /// Gives work to a stream.
     pub(crate) fn submit(&mut self, stream: u32, work: Work) -> Answer {
         let Some(capture) = self.capture_for(stream)? else { return self.perform(stream, &work) };
-        let graph = self.captures.get(capture)?.graph;
-        let after = self.streams.get(stream)?.last_nodes.clone();
-        let node = self.graphs.add_node(graph, after, work)?;
-        self.streams.get_mut(stream)?.last_nodes = vec![node];
-        Ok(())
+        self.note_down(capture, stream, work)
     }
 
     /// Does it: what takes time is over at a moment that the stream knows from now on.

@@ -58,6 +58,12 @@ fn child_asks_for_functions() {
         ("cuStreamGetCaptureInfo", 11030, PER_THREAD, "cuStreamGetCaptureInfo_v2_ptsz"),
         ("cuGraphAddKernelNode", 11080, 0, "cuGraphAddKernelNode"),
         ("cuGraphAddKernelNode", 12000, 0, "cuGraphAddKernelNode_v2"),
+        ("cuStreamBeginCapture", 10000, 0, "cuStreamBeginCapture"),
+        ("cuStreamBeginCapture", 10010, PER_THREAD, "cuStreamBeginCapture_v2_ptsz"),
+        ("cuDevicePrimaryCtxRelease", 10020, 0, "cuDevicePrimaryCtxRelease"),
+        ("cuDevicePrimaryCtxRelease", 11000, 0, "cuDevicePrimaryCtxRelease_v2"),
+        ("cuStreamDestroy", 3020, 0, "cuStreamDestroy"),
+        ("cuGraphInstantiate", 10020, 0, "cuGraphInstantiate"),
         ("cuGetProcAddress", 11080, 0, "cuGetProcAddress"),
         ("cuGetProcAddress", 12000, 0, "cuGetProcAddress_v2"),
     ] {

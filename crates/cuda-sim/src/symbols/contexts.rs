@@ -1,9 +1,10 @@
 //! Contexts.
 
-use crate::abi::{HostMemory, Out};
+use crate::abi::{HostMemory, In, Out};
 use crate::handle::Handle;
 use crate::session::with;
 use crate::stream::synchronise_context;
+use crate::structs::ContextParameters;
 use std::ffi::{c_int, c_uint};
 
 export! {
@@ -46,10 +47,20 @@ export! {
         })
     }
 
-    12050 fn cuCtxCreate_v4(context: Out<Handle>, _parameters: HostMemory, _flags: c_uint, device: c_int) {
+    12050 fn cuCtxCreate_v4(
+        context: Out<Handle>,
+        parameters: In<ContextParameters>,
+        _flags: c_uint,
+        device: c_int,
+    ) {
         with(|session| {
             let context = context.required()?;
-            context.set(session.create_context(device)?)
+            // Without parameters it is an ordinary one.
+            let in_graphics = parameters.get().is_ok_and(|told| told.graphics != 0);
+            context.set(match in_graphics {
+                true => session.create_graphics_context(device)?,
+                false => session.create_context(device)?,
+            })
         })
     }
 

@@ -130,6 +130,17 @@ export! {
         with(|session| add_any(session, node, graph, (after, count), parameters))
     }
 
+    13040 fn cuGraphAddNode_v3(
+        node: Out<Handle>,
+        graph: Handle,
+        after: In<Handle>,
+        _edges: HostMemory,
+        count: usize,
+        parameters: Out<AnyNode>,
+    ) {
+        with(|session| add_any(session, node, graph, (after, count), parameters))
+    }
+
     11040 fn cuGraphAddMemFreeNode(
         node: Out<Handle>,
         graph: Handle,

@@ -27,6 +27,19 @@ export! {
         })
     }
 
+    10000 fn cuGraphInstantiate(
+        executable: Out<Handle>,
+        graph: Handle,
+        _error_node: Out<Handle>,
+        _log: Out<c_char>,
+        _log_size: usize,
+    ) {
+        with(|session| {
+            let executable = executable.required()?;
+            executable.set(session.instantiate(graph, 0)?)
+        })
+    }
+
     11000 fn cuGraphInstantiate_v2(
         executable: Out<Handle>,
         graph: Handle,

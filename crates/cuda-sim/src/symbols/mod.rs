@@ -10,7 +10,7 @@ macro_rules! export {
         $(
             #[unsafe(no_mangle)]
             pub(crate) extern "C" fn $name($($argument: $type),*) -> std::ffi::c_uint {
-                crate::session::guard(|| $body)
+                crate::session::guard(stringify!($name), || $body)
             }
         )*
 
@@ -30,13 +30,13 @@ macro_rules! export_pairs {
             #[unsafe(no_mangle)]
             pub(crate) extern "C" fn $name($($argument: $type),*) -> std::ffi::c_uint {
                 let $zero = crate::stream::Zero::Legacy;
-                crate::session::guard(|| $body)
+                crate::session::guard(stringify!($name), || $body)
             }
 
             #[unsafe(no_mangle)]
             pub(crate) extern "C" fn $own($($argument: $type),*) -> std::ffi::c_uint {
                 let $zero = crate::stream::Zero::PerThread;
-                crate::session::guard(|| $body)
+                crate::session::guard(stringify!($own), || $body)
             }
         )*
 
@@ -54,6 +54,7 @@ mod copies;
 mod devices;
 mod events;
 mod graph_nodes;
+mod graphics;
 mod graphs;
 mod green;
 mod libraries;
@@ -78,6 +79,8 @@ pub(crate) const ALL: &[&[Procedure]] = &[
     events::PLAIN,
     events::PAIRS,
     graph_nodes::PLAIN,
+    graphics::PLAIN,
+    graphics::PAIRS,
     graphs::PLAIN,
     graphs::PAIRS,
     green::PLAIN,

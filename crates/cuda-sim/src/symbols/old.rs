@@ -1,4 +1,5 @@
-//! Functions of CUDA before 3.2, whose addresses and sizes have 32 bits, and ways to launch and to end contexts from before 4.0.
+//! Functions that have later versions: of CUDA before 3.2, whose addresses and sizes have 32 bits, and ways to launch and to end contexts
+//! and streams.
 
 use crate::abi::{HostMemory, In, Out};
 use crate::error::{Answer, Code};
@@ -84,6 +85,12 @@ export! {
     }
 
     2000 fn cuCtxDestroy(context: Handle) { with(|session| session.destroy_context(context)) }
+
+    7000 fn cuDevicePrimaryCtxRelease(device: c_int) { with(|session| session.release(device)) }
+
+    7000 fn cuDevicePrimaryCtxReset(device: c_int) { with(|session| session.reset(device)) }
+
+    2000 fn cuStreamDestroy(stream: Handle) { with(|session| session.destroy_stream(stream)) }
 
     2000 fn cuCtxAttach(context: Out<Handle>, flags: c_uint) {
         with(|session| {

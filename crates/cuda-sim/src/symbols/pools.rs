@@ -18,12 +18,13 @@ fn allocate(
     zero: Zero,
 ) -> Answer<u64> {
     let stream = session.stream(stream, zero)?;
-    if session.capture_for(stream)?.is_none() {
-        return session.allocate_from_pool(pool, bytes);
-    }
+    let Some(capture) = session.capture_for(stream)? else { return session.allocate_from_pool(pool, bytes) };
     let device = session.here()?.device;
-    let work = session.promise(device, bytes)?;
-    let Work::Allocate { address, .. } = work else { return Err(Code::UNKNOWN) };
+    let before = session.allocation_again(capture);
+    let Work::Allocate { address, .. } = before.map_or_else(|| session.promise(device, bytes), Ok)? else {
+        return Err(Code::UNKNOWN);
+    };
+    let work = Work::Allocate { device, address, bytes: bytes as u64 };
     session.submit(stream, work)?;
     Ok(address)
 }

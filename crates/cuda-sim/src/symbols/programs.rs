@@ -4,8 +4,9 @@ use crate::abi::{Arguments, HostCall, HostMemory, In, Out, Pointers, Text};
 use crate::error::Code;
 use crate::handle::Handle;
 use crate::session::with;
-use crate::structs::LaunchConfig;
+use crate::structs::{LaunchConfig, LaunchOnDevice};
 use crate::work::Work;
+use std::collections::BTreeSet;
 use std::ffi::{c_uint, c_void};
 
 export! {
@@ -35,6 +36,28 @@ export! {
         with(|session| {
             session.here()?;
             function.set(session.function(module, &name.get()?)?)
+        })
+    }
+
+    9000 fn cuLaunchCooperativeKernelMultiDevice(launches: In<LaunchOnDevice>, count: c_uint, _flags: c_uint) {
+        with(|session| {
+            let launches = launches.list(count as usize)?;
+            if launches.is_empty() {
+                return Err(Code::INVALID_VALUE);
+            }
+            let mut calls = Vec::new();
+            let mut devices = BTreeSet::new();
+            for launch in launches {
+                let stream = session.created_stream(launch.stream)?;
+                let context = session.streams.get(stream)?.context;
+                let shape = (launch.blocks, launch.threads);
+                let arguments = Arguments::new(launch.arguments, Pointers::NONE);
+                calls.push((stream, session.call_in(context, launch.function, shape, arguments)?));
+                if !devices.insert(session.contexts.get_mut(context)?.device) {
+                    return Err(Code::INVALID_DEVICE);
+                }
+            }
+            calls.into_iter().try_for_each(|(stream, call)| session.submit(stream, Work::Kernel(call)))
         })
     }
 }

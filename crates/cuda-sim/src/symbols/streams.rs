@@ -1,7 +1,7 @@
 //! Streams and their capture.
 
 use crate::abi::{HostMemory, In, Out};
-use crate::capture::{CaptureInfo, exchange_mode};
+use crate::capture::{CaptureInfo, Mode, Target, exchange_mode};
 use crate::handle::{Handle, Thing};
 use crate::session::{Session, with};
 use crate::stream::synchronise_stream;
@@ -91,8 +91,12 @@ export_pairs! {
         with(|session| id.set(u64::from(session.stream(stream, zero)?)))
     }
 
+    10000 fn cuStreamBeginCapture / cuStreamBeginCapture_ptsz(zero; stream: Handle) {
+        with(|session| session.begin_capture(stream, zero, Mode::Global, Target::NewGraph))
+    }
+
     10010 fn cuStreamBeginCapture_v2 / cuStreamBeginCapture_v2_ptsz(zero; stream: Handle, mode: c_uint) {
-        with(|session| session.begin_capture(stream, zero, mode, None))
+        with(|session| session.begin_capture(stream, zero, Mode::read(mode)?, Target::NewGraph))
     }
 
     12030 fn cuStreamBeginCaptureToGraph / cuStreamBeginCaptureToGraph_ptsz(
@@ -106,8 +110,20 @@ export_pairs! {
     ) {
         with(|session| {
             let after = session.node_numbers(&after.list(count)?)?;
-            session.begin_capture(stream, zero, mode, Some((graph, after)))
+            session.begin_capture(stream, zero, Mode::read(mode)?, Target::Graph(graph, after))
         })
+    }
+
+    13030 fn cuStreamBeginRecaptureToGraph / cuStreamBeginRecaptureToGraph_ptsz(
+        zero;
+        stream: Handle,
+        mode: c_uint,
+        graph: Handle,
+        _callback: HostMemory,
+        _data: HostMemory,
+    ) {
+        // What may differ is taken over without a question, so nobody is called back.
+        with(|session| session.begin_capture(stream, zero, Mode::read(mode)?, Target::SameGraph(graph)))
     }
 
     10000 fn cuStreamEndCapture / cuStreamEndCapture_ptsz(zero; stream: Handle, graph: Out<Handle>) {
