@@ -157,6 +157,7 @@ pub(crate) mod own {
         cuEventRecord(event: usize, stream: usize);
         cuEventQuery(event: usize);
         cuEventElapsedTime(milliseconds: *mut f32, from: usize, to: usize);
+        cuStreamGetCtx(stream: usize, context: *mut usize);
         cuStreamQuery(stream: usize);
         cuStreamIsCapturing(stream: usize, status: *mut i32);
         cuThreadExchangeStreamCaptureMode(mode: *mut i32);

@@ -1,6 +1,8 @@
 //! Functions around graphs and captures: what is captured does not run yet, and nodes may allocate.
 
+use crate::capture::is_captured;
 use crate::driver::{CUDA, Code, SUCCESS, hooks};
+use crate::hooks::launches::own;
 use crate::process::process;
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
@@ -29,10 +31,14 @@ fn begin(call: impl FnOnce() -> Code) -> Code {
     answer
 }
 
-/// Ends a capture, which is over even where it came to nothing.
-fn end(call: impl FnOnce() -> Code) -> Code {
+/// Ends a capture, which is over even where it came to nothing. It goes on where the driver refused to end it, as it does from another
+/// thread or in a stream that is not captured.
+fn end(stream: usize, call: impl FnOnce() -> Code) -> Code {
+    let was_captured = process().is_some() && is_captured(stream);
     let answer = call();
-    ended();
+    if answer == SUCCESS || (was_captured && !is_captured(stream)) {
+        ended();
+    }
     answer
 }
 
@@ -71,12 +77,12 @@ hooks! {
 
     cuStreamEndCapture(stream: usize, graph: *mut usize) => {
         // SAFETY: the program's own arguments.
-        end(|| unsafe { cuStreamEndCapture::call(stream, graph) })
+        end(stream, || unsafe { cuStreamEndCapture::call(stream, graph) })
     };
 
     cuStreamEndCapture_ptsz(stream: usize, graph: *mut usize) => {
         // SAFETY: the program's own arguments.
-        end(|| unsafe { cuStreamEndCapture_ptsz::call(stream, graph) })
+        end(own(stream), || unsafe { cuStreamEndCapture_ptsz::call(stream, graph) })
     };
 
     cuStreamBeginRecaptureToGraph(stream: usize, mode: i32, graph: usize, callback: usize, data: *mut c_void) => {
@@ -91,7 +97,7 @@ hooks! {
 
     cuStreamEndCaptureToCig(stream: usize) => {
         // SAFETY: the program's own arguments.
-        end(|| unsafe { cuStreamEndCaptureToCig::call(stream) })
+        end(stream, || unsafe { cuStreamEndCaptureToCig::call(stream) })
     };
 
     cuStreamBeginRecaptureToGraph_ptsz(stream: usize, mode: i32, graph: usize, callback: usize, data: *mut c_void) => {
@@ -106,6 +112,6 @@ hooks! {
 
     cuStreamEndCaptureToCig_ptsz(stream: usize) => {
         // SAFETY: the program's own arguments.
-        end(|| unsafe { cuStreamEndCaptureToCig_ptsz::call(stream) })
+        end(own(stream), || unsafe { cuStreamEndCaptureToCig_ptsz::call(stream) })
     };
 }

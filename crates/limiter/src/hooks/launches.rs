@@ -1,8 +1,10 @@
 //! Functions that start work on the multiprocessors.
 
 use crate::costs::Kind;
-use crate::driver::{CUDA, Code, hooks};
+use crate::driver::own::{cuCtxGetCurrent, cuStreamGetCtx};
+use crate::driver::{CUDA, Code, SUCCESS, hooks};
 use crate::hooks::graph_memory::launched;
+use crate::process::{Process, process};
 use crate::work;
 use core::ffi::c_void;
 
@@ -46,6 +48,45 @@ unsafe fn described(config: *const Config, function: usize) -> (usize, Kind) {
         None => (0, Kind::of(&[])),
         Some(config) => (config.stream, Kind::of(&[function as u64, size(config.grid), size(config.block)])),
     }
+}
+
+/// What `cuLaunchCooperativeKernelMultiDevice` is told of each device.
+#[repr(C)]
+pub(crate) struct OnDevice {
+    function: usize,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    stream: usize,
+    arguments: *mut *mut c_void,
+}
+
+const _: () = assert!(size_of::<OnDevice>() == 56);
+
+/// The kernel of a launch on several devices that is the current context's, and its stream. Events stand in streams of their own context
+/// alone, and in no other stream than the launch's would they show how long it takes.
+///
+/// SAFETY: as the driver's.
+unsafe fn launch_here(launches: *const OnDevice, count: u32) -> (usize, Kind) {
+    let timed = process().is_some_and(Process::is_timed);
+    let number = if timed && !launches.is_null() { count as usize } else { 0 };
+    let mut current = 0;
+    // SAFETY: the driver writes one handle.
+    unsafe { cuCtxGetCurrent::call(&mut current) };
+    for number in 0..number {
+        // SAFETY: the driver reads as many as well.
+        let launch = unsafe { &*launches.add(number) };
+        let mut context = 0;
+        // SAFETY: the driver writes one handle.
+        let told = unsafe { cuStreamGetCtx::call(launch.stream, &mut context) };
+        if told == SUCCESS && context == current {
+            return (
+                launch.stream,
+                Kind::of(&[launch.function as u64, size(launch.grid), size(launch.block)]),
+            );
+        }
+    }
+    (0, Kind::of(&[u64::from(count), 0x006d_756c_7469]))
 }
 
 hooks! {
@@ -131,11 +172,11 @@ hooks! {
         gated(own(stream), || Kind::of(&[graph as u64, 0x0067_7261_7068]), || launched(|| unsafe { cuGraphLaunch_ptsz::call(graph, stream) }))
     };
 
-    cuLaunchCooperativeKernelMultiDevice(launches: *mut c_void, count: u32, flags: u32) => {
+    cuLaunchCooperativeKernelMultiDevice(launches: *mut OnDevice, count: u32, flags: u32) => {
         // SAFETY: the program's own arguments.
-        gated(0, || Kind::of(&[u64::from(count), 0x006d_756c_7469]), || unsafe {
-            cuLaunchCooperativeKernelMultiDevice::call(launches, count, flags)
-        })
+        let (stream, kind) = unsafe { launch_here(launches, count) };
+        // SAFETY: see above.
+        gated(stream, || kind, || unsafe { cuLaunchCooperativeKernelMultiDevice::call(launches, count, flags) })
     };
 
     cuLaunchGrid(function: usize, width: i32, height: i32) => {

@@ -4,10 +4,11 @@ use crate::stage::limiter;
 use object::elf::{DT_NEEDED, FileHeader64};
 use object::read::elf::{Dyn, ElfFile64, FileHeader};
 use object::{Endianness, Object, ObjectSymbol};
+use std::path::Path;
 
-/// What it exports, and what it wants from others.
-fn symbols() -> (Vec<String>, Vec<String>) {
-    let bytes = std::fs::read(limiter()).unwrap();
+/// What a shared object exports, and what it wants from others.
+fn symbols(path: &Path) -> (Vec<String>, Vec<String>) {
+    let bytes = std::fs::read(path).unwrap();
     let file = ElfFile64::<Endianness>::parse(&*bytes).unwrap();
     let (wanted, exported): (Vec<_>, Vec<_>) =
         file.dynamic_symbols().partition(|symbol| symbol.is_undefined());
@@ -17,14 +18,19 @@ fn symbols() -> (Vec<String>, Vec<String>) {
     (names(exported), names(wanted))
 }
 
-/// The functions of the driver that it stands in for.
+/// What a shared object exports.
+pub(crate) fn exported(path: &Path) -> Vec<String> {
+    symbols(path).0
+}
+
+/// The functions of the driver that the limiter stands in for.
 pub(crate) fn hooks() -> Vec<String> {
-    symbols().0.into_iter().filter(|name| name != "dlsym").collect()
+    exported(&limiter()).into_iter().filter(|name| name != "dlsym").collect()
 }
 
 #[test]
 fn it_exports_functions_of_the_driver_and_dlsym_and_nothing_else() {
-    let (exported, _) = symbols();
+    let exported = exported(&limiter());
     let strangers: Vec<_> = exported
         .iter()
         .filter(|name| !(name.starts_with("cu") || name.starts_with("nvml") || *name == "dlsym"))
@@ -36,7 +42,7 @@ fn it_exports_functions_of_the_driver_and_dlsym_and_nothing_else() {
 
 #[test]
 fn it_needs_no_library_and_nothing_that_old_c_libraries_do_not_have() {
-    let (_, wanted) = symbols();
+    let (_, wanted) = symbols(&limiter());
     assert!(wanted.iter().all(|name| WANTED.contains(&name.as_str())), "{wanted:?}");
     let bytes = std::fs::read(limiter()).unwrap();
     let data = &*bytes;

@@ -23,6 +23,7 @@ static void must(const char *what, int code) { if (code) { say(what, code, -1); 
 static void *find(const char *name) { void *found = dlsym(library, name); if (!found) must(name, 500); return found; }
 #define CALL(name, parameters, ...) (((int (*) parameters)find(#name))(__VA_ARGS__))
 #define MUST(name, parameters, ...) must(#name, CALL(name, parameters, __VA_ARGS__))
+#define LAUNCH (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **)
 
 static void pause_here(void) { char line[16]; say("pause", 0, 0); if (!fgets(line, 16, stdin)) exit(0); }
 static u64 now(void) { struct timespec time; clock_gettime(CLOCK_MONOTONIC, &time); return time.tv_sec * 1000000000ull + time.tv_nsec; }
@@ -88,6 +89,42 @@ static void old_contexts(void) {
     MUST(cuCtxDetach, (void *), context);
 }
 
+// Contexts beside graphics libraries and of later versions, as many as there are; says how many of each.
+static int make_context(int kind, void **made) {
+    switch (kind) {
+    case 0: return CALL(cuGLCtxCreate, (void **, unsigned, int), made, 0, 0);
+    case 1: return CALL(cuGLCtxCreate_v2, (void **, unsigned, int), made, 0, 0);
+    case 2: return CALL(cuVDPAUCtxCreate, (void **, unsigned, int, unsigned, void *), made, 0, 0, 1, NULL);
+    case 3: return CALL(cuVDPAUCtxCreate_v2, (void **, unsigned, int, unsigned, void *), made, 0, 0, 1, NULL);
+    case 4: return CALL(cuCtxCreate_v3, (void **, void *, int, unsigned, int), made, NULL, 0, 0, 0);
+    default: return CALL(cuCtxCreate_v4, (void **, void *, unsigned, int), made, NULL, 0, 0);
+    }
+}
+
+static void other_contexts(void) {
+    void *made[100];
+    for (int kind = 0; kind < 6; kind++) {
+        int count = 0, code = 0;
+        u64 pointer;
+        while (count < 100 && !(code = make_context(kind, &made[count]))) count++;
+        say("context", count, code);
+        pause_here();
+        // One ends with what was allocated in it.
+        MUST(cuCtxDestroy_v2, (void *), made[--count]);
+        MUST(cuMemAlloc_v2, (u64 *, size_t), &pointer, BLOCK);
+        while (count) MUST(cuCtxDestroy_v2, (void *), made[--count]);
+        pause_here();
+    }
+}
+
+// Ends the primary context as CUDA did before 11.
+static void old_primary(int at_once) {
+    open_primary();
+    fill("primary");
+    if (at_once) MUST(cuDevicePrimaryCtxReset, (int), 0); else MUST(cuDevicePrimaryCtxRelease, (int), 0);
+    pause_here();
+}
+
 // Launches with what was set before; says how many pieces of a millisecond there were in how many microseconds.
 static void old_launches(void) {
     open_primary();
@@ -127,7 +164,7 @@ static void green(int launches) {
     u64 begin = now();
     while (now() < begin + 1000000000ull) {
         for (int one = 0; one < 4; one++, pieces++)
-            MUST(cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **), function, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL);
+            MUST(cuLaunchKernel, LAUNCH, function, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL);
         MUST(cuStreamSynchronize, (void *), stream);
     }
     say("green-launches", pieces, (now() - begin) / 1000);
@@ -173,8 +210,9 @@ static void sparse(void) {
     pause_here();
 }
 
-// Binds memory to a multicast object, lets go of it, and takes more until that is refused. Every other piece is bound by its address.
-static void multicast(void) {
+// Binds memory to a multicast object, lets go of it, and takes more until that is refused. Every other piece is bound by its address, and
+// where it is told so, for a device.
+static void multicast(int of_device) {
     struct { unsigned devices; size_t size; u64 handles, flags; } properties = {1, 1ul << 30, 0, 0};
     struct { int kind, handles, place, device; void *metadata; unsigned char flags[8]; } on_device = {1, 0, 1, 0, NULL, {0}};
     u64 object, handle, address;
@@ -187,9 +225,11 @@ static void multicast(void) {
     for (; !(code = CALL(cuMemCreate, (u64 *, size_t, const void *, u64), &handle, BLOCK, &on_device, 0)); at += BLOCK, count++) {
         if (count % 2) {
             MUST(cuMemMap, (u64, size_t, size_t, u64, u64), address, BLOCK, 0, handle, 0);
-            MUST(cuMulticastBindAddr, (u64, size_t, u64, size_t, u64), object, at, address, BLOCK, 0);
+            if (of_device) MUST(cuMulticastBindAddr_v2, (u64, int, size_t, u64, size_t, u64), object, 0, at, address, BLOCK, 0);
+            else MUST(cuMulticastBindAddr, (u64, size_t, u64, size_t, u64), object, at, address, BLOCK, 0);
             MUST(cuMemUnmap, (u64, size_t), address, BLOCK);
-        } else MUST(cuMulticastBindMem, (u64, size_t, u64, size_t, size_t, u64), object, at, handle, 0, BLOCK, 0);
+        } else if (of_device) MUST(cuMulticastBindMem_v2, (u64, int, size_t, u64, size_t, size_t, u64), object, 0, at, handle, 0, BLOCK, 0);
+        else MUST(cuMulticastBindMem, (u64, size_t, u64, size_t, size_t, u64), object, at, handle, 0, BLOCK, 0);
         MUST(cuMemRelease, (u64), handle);
     }
     say("multicast", count, code);
@@ -257,9 +297,96 @@ static void upload(void) {
     MUST(cuGraphInstantiateWithFlags, (void **, void *, u64), &ready, captured, 0);
     while (times < 5 && !(code = CALL(cuGraphUpload, (void *, void *), ready, stream))) times++;
     say("upload", times, code);
-    code = CALL(cuGraphInstantiateWithFlags, (void **, void *, u64), &ready, captured, 0);
-    say("instantiate", 0, code);
+    struct { u64 flags; void *stream, *node; unsigned result; } how = {0};
+    say("instantiate", 0, CALL(cuGraphInstantiate, (void **, void *, void **, char *, size_t), &ready, captured, NULL, NULL, 0));
+    say("instantiate", 1, CALL(cuGraphInstantiate_v2, (void **, void *, void **, char *, size_t), &ready, captured, NULL, NULL, 0));
+    say("instantiate", 2, CALL(cuGraphInstantiateWithFlags, (void **, void *, u64), &ready, captured, 0));
+    say("instantiate", 3, CALL(cuGraphInstantiateWithParams, (void **, void *, void *), &ready, captured, &how));
+    say("instantiate", 4, CALL(cuGraphInstantiateWithParams_ptsz, (void **, void *, void *), &ready, captured, &how));
     pause_here();
+}
+
+// Launches a graph whose nodes allocate, added in one of the ways there are; says how often that went well of 5 times.
+static void graph_nodes(int way) {
+    typedef struct { Pool pool; void *access; size_t accesses, bytes; u64 address; } Allocation;
+    typedef struct { unsigned kind, reserved[3]; union { long long room[29]; Allocation allocation; } of; long long more; } Node;
+    void *graph, *node, *ready, *stream;
+    u64 addresses[12];
+    int times = 0, code = 0;
+    open_primary();
+    MUST(cuStreamCreate, (void **, unsigned), &stream, 1);
+    MUST(cuGraphCreate, (void **, unsigned), &graph, 0);
+    for (int at = 0; at < 12; at++) {
+        Allocation wanted = {{1, 0, 1, 0, NULL, 0, 0, {0}}, NULL, 0, BLOCK, 0};
+        Node any = {.kind = 10, .of.allocation = wanted};
+        if (way == 0) MUST(cuGraphAddMemAllocNode, (void **, void *, const void *, size_t, Allocation *), &node, graph, NULL, 0, &wanted);
+        if (way == 1) MUST(cuGraphAddNode, (void **, void *, const void *, size_t, Node *), &node, graph, NULL, 0, &any);
+        if (way == 2) MUST(cuGraphAddNode_v2, (void **, void *, const void *, const void *, size_t, Node *), &node, graph, NULL, NULL, 0, &any);
+        if (way == 3) MUST(cuGraphAddNode_v3, (void **, void *, const void *, const void *, size_t, Node *), &node, graph, NULL, NULL, 0, &any);
+        addresses[at] = way ? any.of.allocation.address : wanted.address;
+    }
+    for (int at = 0; at < 12; at++) MUST(cuGraphAddMemFreeNode, (void **, void *, const void *, size_t, u64), &node, graph, &node, 1, addresses[at]);
+    MUST(cuGraphInstantiateWithFlags, (void **, void *, u64), &ready, graph, 0);
+    for (; times < 5 && !(code = CALL(cuGraphLaunch, (void *, void *), ready, stream)); times++) MUST(cuStreamSynchronize, (void *), stream);
+    say("graph-nodes", times, code);
+    pause_here();
+}
+
+// Captures three pieces of work in every way there is, and runs one after each; says how many nodes there are, and how many are no kernels.
+static void captures(void) {
+    int list = 0;
+    u64 nanoseconds = 1000000;
+    struct { void *affinity; int number; void *graphics; } beside = {NULL, 0, &list};
+    struct { void *list; } into = {&list};
+    void *stream, *other, *graph = NULL, *nodes[64], *arguments[] = {&nanoseconds};
+    MUST(cuCtxCreate_v4, (void **, void *, unsigned, int), &context, &beside, 0, 0);
+    void *function = spin();
+    MUST(cuStreamCreate, (void **, unsigned), &stream, 1);
+    MUST(cuStreamCreate, (void **, unsigned), &other, 1);
+    for (int way = 0; way < 6; way++) {
+        size_t number = 64, others = 0;
+        if (way == 0) MUST(cuStreamBeginCapture, (void *), stream);
+        if (way == 1 || way == 5) MUST(cuStreamBeginCapture_v2, (void *, int), stream, 0);
+        if (way == 2) MUST(cuStreamBeginRecaptureToGraph, (void *, int, void *, void *, void *), stream, 0, graph, NULL, NULL);
+        if (way == 3) MUST(cuStreamBeginCaptureToGraph, (void *, void *, const void *, const void *, size_t, int), stream, graph, NULL, NULL, 0, 0);
+        if (way == 4) MUST(cuStreamBeginCaptureToCig, (void *, void *), stream, &into);
+        // One that is not there can not be ended, and the one that is goes on.
+        if (way == 5 && !CALL(cuStreamEndCapture, (void *, void **), other, &nodes[0])) must("ended", 1);
+        for (int one = 0; one < 3; one++) MUST(cuLaunchKernel, LAUNCH, function, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL);
+        if (way == 4) MUST(cuStreamEndCaptureToCig, (void *), stream); else MUST(cuStreamEndCapture, (void *, void **), stream, &graph);
+        MUST(cuGraphGetNodes, (void *, void **, size_t *), graph, nodes, &number);
+        for (size_t at = 0; at < number; at++) { int kind; MUST(cuGraphNodeGetType, (void *, int *), nodes[at], &kind); others += kind != 0; }
+        say("captured", number, others);
+        MUST(cuLaunchKernel, LAUNCH, function, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL);
+        MUST(cuStreamSynchronize, (void *), stream);
+    }
+    pause_here();
+    MUST(cuLaunchKernel, LAUNCH, function, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL);
+    pause_here();
+}
+
+// Launches on two devices at once, the other one first; says how many pieces of a millisecond there were in how many microseconds.
+static void several_devices(void) {
+    struct { void *function; unsigned grid[3], block[3], shared; void *stream, **arguments; } both[2];
+    u64 nanoseconds = 1000000;
+    void *arguments[] = {&nanoseconds};
+    long pieces = 0;
+    for (int at = 0; at < 2; at++) {
+        MUST(cuDevicePrimaryCtxRetain, (void **, int), &context, 1 - at);
+        MUST(cuCtxSetCurrent, (void *), context);
+        memset(&both[at], 0, sizeof both[at]);
+        both[at].function = spin();
+        both[at].grid[0] = both[at].grid[1] = both[at].grid[2] = both[at].block[1] = both[at].block[2] = 1;
+        both[at].block[0] = 32;
+        both[at].arguments = arguments;
+        MUST(cuStreamCreate, (void **, unsigned), &both[at].stream, 1);
+    }
+    u64 begin = now();
+    while (now() < begin + 1000000000ull) {
+        for (int one = 0; one < 4; one++, pieces++) MUST(cuLaunchCooperativeKernelMultiDevice, (void *, unsigned, unsigned), both, 2, 0);
+        MUST(cuStreamSynchronize, (void *), both[1].stream);
+    }
+    say("several-devices", pieces, (now() - begin) / 1000);
 }
 
 int main(int number, char **ways) {
@@ -275,7 +402,14 @@ int main(int number, char **ways) {
         else if (!strcmp(ways[at], "green-launches")) green(1);
         else if (!strcmp(ways[at], "heap")) heap();
         else if (!strcmp(ways[at], "sparse")) sparse();
-        else if (!strcmp(ways[at], "multicast")) multicast();
+        else if (!strcmp(ways[at], "multicast")) multicast(0);
+        else if (!strcmp(ways[at], "multicast-of-device")) multicast(1);
+        else if (!strcmp(ways[at], "other-contexts")) other_contexts();
+        else if (!strcmp(ways[at], "old-release")) old_primary(0);
+        else if (!strcmp(ways[at], "old-reset")) old_primary(1);
+        else if (!strncmp(ways[at], "graph-nodes-", 12)) graph_nodes(atoi(ways[at] + 12));
+        else if (!strcmp(ways[at], "captures")) captures();
+        else if (!strcmp(ways[at], "several-devices")) several_devices();
         else if (!strcmp(ways[at], "pool")) pool(0);
         else if (!strcmp(ways[at], "pool-of-other")) pool(1);
         else if (!strcmp(ways[at], "pieces")) pieces();

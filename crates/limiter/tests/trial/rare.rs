@@ -38,6 +38,33 @@ fn contexts_with_several_users() {
 }
 
 #[test]
+fn contexts_beside_graphics_and_of_later_versions() {
+    let stage = Stage::new(Limits { context: 16 * MIB, ..memory_limits() });
+    let mut running = start(&stage, &["other-contexts"]);
+    for kind in 0..6 {
+        assert_eq!(running.until_pause(), ["context 4 2"], "kind {kind}");
+        assert_eq!(stage.held(), LIMIT, "kind {kind}");
+        running.go();
+        running.until_pause();
+        assert_eq!(stage.held(), 0, "kind {kind}: they are gone, and what was in one of them");
+        running.go();
+    }
+    assert!(running.end().is_empty());
+}
+
+#[test]
+fn primary_contexts_that_end_as_they_did_before_cuda_11() {
+    let stage = Stage::new(Limits { context: 16 * MIB, ..memory_limits() });
+    let mut running = start(&stage, &["old-release", "old-reset"]);
+    for way in ["release", "reset"] {
+        assert_eq!(running.until_pause(), ["primary 6 2"], "{way}");
+        assert_eq!(stage.held(), 0, "{way}");
+        running.go();
+    }
+    assert!(running.end().is_empty());
+}
+
+#[test]
 fn green_contexts() {
     let stage = Stage::new(Limits { context: 16 * MIB, ..memory_limits() });
     let mut running = start(&stage, &["green", "green", "pause"]);
@@ -80,14 +107,16 @@ fn memory_that_is_bound_to_arrays() {
 
 #[test]
 fn memory_that_is_bound_to_multicast_objects() {
-    let stage = Stage::new(memory_limits());
-    let mut running = start(&stage, &["multicast"]);
-    assert_eq!(running.until_pause(), ["multicast 8 2"]);
-    assert_eq!(stage.held(), LIMIT - 8 * MIB, "one piece was unbound");
-    running.go();
-    running.until_pause();
-    assert_eq!(stage.held(), 0, "the object is gone");
-    running.kill();
+    for way in ["multicast", "multicast-of-device"] {
+        let stage = Stage::new(memory_limits());
+        let mut running = start(&stage, &[way]);
+        assert_eq!(running.until_pause(), ["multicast 8 2"], "{way}");
+        assert_eq!(stage.held(), LIMIT - 8 * MIB, "{way}: one piece was unbound");
+        running.go();
+        running.until_pause();
+        assert_eq!(stage.held(), 0, "{way}: the object is gone");
+        running.kill();
+    }
 }
 
 #[test]
@@ -139,21 +168,73 @@ fn graphs_that_are_made_ready() {
     let stage = Stage::new(memory_limits());
     let mut running = start(&stage, &["upload"]);
     let told = running.until_pause();
-    assert_eq!(told, ["upload 1 2", "instantiate 0 2"], "only the first upload shows what it takes");
+    assert_eq!(told[0], "upload 1 2", "only the first upload shows what it takes");
+    let ways: Vec<String> = (0..5).map(|way| format!("instantiate {way} 2")).collect();
+    assert_eq!(told[1..], ways, "none of the ways to make another ready goes round the limit");
     assert_eq!(stage.held(), 96 * MIB);
     running.kill();
+}
+
+#[test]
+fn memory_of_nodes_that_are_added_in_any_way() {
+    for way in 0..4 {
+        let stage = Stage::new(memory_limits());
+        let mut running = start(&stage, &[&format!("graph-nodes-{way}")]);
+        assert_eq!(
+            running.until_pause(),
+            ["graph-nodes 1 2"],
+            "way {way}: only a launch shows what it takes"
+        );
+        assert!(stage.held() > LIMIT, "way {way}: {}", stage.held());
+        running.kill();
+    }
+}
+
+#[test]
+fn what_is_captured_in_any_way_is_no_work_yet_and_nothing_of_ours() {
+    let stage = Stage::new(Limits { memory: 1 << 30, compute: 2_500, ..memory_limits() });
+    let trace = stage.path().join("trace");
+    let mut command = stage.command(&programs().join("rare"));
+    command.arg("captures").env("CARVE_SIM_TRACE", &trace);
+    let mut running = Running::start(command);
+    // Twice into a new graph, again into the same, three more into it, into a command list, and into a new one while another can not be ended.
+    let expected =
+        ["captured 3 0", "captured 3 0", "captured 3 0", "captured 6 0", "captured 6 0", "captured 3 0"];
+    assert_eq!(running.until_pause(), expected);
+    assert_eq!(stage.region().usage().launches, 6, "what ran between the captures");
+    let before = std::fs::read_to_string(&trace).unwrap().len();
+    running.go();
+    running.until_pause();
+    let after = std::fs::read_to_string(&trace).unwrap();
+    assert!(after[before..].contains("cuLaunchKernel -> 0"));
+    assert!(!after[before..].contains("Captur"), "no capture is taken to go on: {}", &after[before..]);
+    running.kill();
+}
+
+#[test]
+fn launches_on_several_devices_wait_for_their_share() {
+    let (stage, machine) =
+        (Stage::new(Limits { memory: 1 << 30, compute: 2_500, ..memory_limits() }), "h200-141gb:2");
+    stage.on_machine(machine);
+    let mut command = stage.command(&programs().join("rare"));
+    command.arg("several-devices").env("CARVE_SIM_MACHINE", machine);
+    let told = Running::start(command).end();
+    held_to_a_quarter(&stage, &told);
+}
+
+/// How many pieces of a millisecond ran in how many microseconds; a quarter is the share.
+fn held_to_a_quarter(stage: &Stage, told: &[String]) {
+    let usage = stage.region().usage();
+    assert!(usage.throttled > 0 && usage.launches > 0 && usage.busy > 0, "{told:?} {usage:?}");
+    let words: Vec<f64> = told[0].split(' ').skip(1).map(|word| word.parse().unwrap()).collect();
+    assert!(words[0] * 1_000.0 / words[1] < 0.4, "{told:?}");
 }
 
 #[test]
 fn launches_in_green_contexts_and_as_cuda_once_had_them_wait_for_their_share() {
     for way in ["green-launches", "old-launches"] {
         let stage = Stage::new(Limits { memory: 1 << 30, compute: 2_500, ..memory_limits() });
-        let told = start(&stage, &[way]).end();
-        let usage = stage.region().usage();
-        assert!(usage.throttled > 0 && usage.launches > 0 && usage.busy > 0, "{told:?} {usage:?}");
-        // How many pieces of a millisecond ran in how many microseconds; a quarter is the share.
-        let words: Vec<f64> = told[0].split(' ').skip(1).map(|word| word.parse().unwrap()).collect();
-        assert!(words[0] * 1_000.0 / words[1] < 0.4, "{told:?}");
+        held_to_a_quarter(&stage, &start(&stage, &[way]).end());
     }
 }
 
