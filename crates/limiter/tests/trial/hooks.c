@@ -1,13 +1,18 @@
-// A program that calls every function that the limiter stands in for, and succeeds with each.
+// A program that calls every function that the limiter stands in for.
 //
-// Before each such call it says what the call does to the container's count: so many MiB of memory, so many pieces of work. After it, it says
-// what the driver answered and whose function that was, and waits until somebody has looked.
+//     hooks          calls each at least once so that it succeeds
+//     hooks full     fills the container's memory, and calls those that take some
+//     hooks starved  fills the limiter's ledger, and calls those that need it
+//
+// After each such call it says what it was answered, whose function that was, and what the call should have added to the container's count: so
+// many MiB of memory, so many pieces of work. Then it waits until somebody has looked.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 typedef uint64_t u64;
 typedef struct { int type, handles, place, device; void *security; size_t most; unsigned short usage; unsigned char rest[54]; } Pool;
@@ -387,10 +392,82 @@ static void graphs(void) {
     trim_graphs();
 }
 
-int main(void) {
+// Asks for one more of everything that takes memory, but for what is in pools.
+static void ask_for_more(size_t managed) {
+    struct { size_t width, height; unsigned format, channels; } flat = {1024, 2048, 0x20, 1};
+    struct { unsigned width, height, format, channels; } old_flat = {1024, 2048, 0x20, 1};
+    struct { unsigned width, height, depth, format, channels, flags; } old_deep = {1024, 1024, 2, 0x20, 1, 0};
+    struct { int kind, handles, place, device; void *metadata; unsigned char flags[8]; } on_device = {1, 0, 1, 0, NULL, {0}};
+    Array3D deep = {1024, 1024, 2, 0x20, 1, 0};
+    unsigned old, old_pitch;
+    size_t pitch;
+    void *made;
+    HOOK(0, 0, cuMemAlloc_v2, (u64 *, size_t), &pointer, BLOCK);
+    HOOK(0, 0, cuMemAllocPitch_v2, (u64 *, size_t *, size_t, size_t, unsigned), &pointer, &pitch, 4096, 2048, 4);
+    HOOK(0, 0, cuMemAllocManaged, (u64 *, size_t, unsigned), &pointer, managed, 1);
+    HOOK(0, 0, cuMemAlloc, (unsigned *, unsigned), &old, BLOCK);
+    HOOK(0, 0, cuMemAllocPitch, (unsigned *, unsigned *, unsigned, unsigned, unsigned), &old, &old_pitch, 4096, 2048, 4);
+    HOOK(0, 0, cuMemCreate, (u64 *, size_t, const void *, u64), &pointer, BLOCK, &on_device, 0);
+    HOOK(0, 0, cuArrayCreate_v2, (void **, const void *), &made, &flat);
+    HOOK(0, 0, cuArray3DCreate_v2, (void **, const void *), &made, &deep);
+    HOOK(0, 0, cuArrayCreate, (void **, const void *), &made, &old_flat);
+    HOOK(0, 0, cuArray3DCreate, (void **, const void *), &made, &old_deep);
+    HOOK(0, 0, cuMipmappedArrayCreate, (void **, const void *, unsigned), &made, &deep, 1);
+    HOOK(0, 0, cuCtxSetLimit, (int, size_t), 2, 2 * BLOCK);
+    HOOK(0, 0, cuDevicePrimaryCtxRetain, (void **, int), &made, 0);
+    HOOK(0, 0, cuGreenCtxCreate, (void **, void *, int, unsigned), &made, &flat, 0, 1);
+    HOOK(0, 0, cuCtxCreate, (void **, unsigned, int), &made, 0, 0);
+    HOOK(0, 0, cuCtxCreate_v2, (void **, unsigned, int), &made, 0, 0);
+    HOOK(0, 0, cuCtxCreate_v3, (void **, void *, int, unsigned, int), &made, NULL, 0, 0, 0);
+    HOOK(0, 0, cuCtxCreate_v4, (void **, void *, unsigned, int), &made, NULL, 0, 0);
+    HOOK(0, 0, cuGLCtxCreate, (void **, unsigned, int), &made, 0, 0);
+    HOOK(0, 0, cuGLCtxCreate_v2, (void **, unsigned, int), &made, 0, 0);
+    HOOK(0, 0, cuVDPAUCtxCreate, (void **, unsigned, int, unsigned, void *), &made, 0, 0, 1, NULL);
+    HOOK(0, 0, cuVDPAUCtxCreate_v2, (void **, unsigned, int, unsigned, void *), &made, 0, 0, 1, NULL);
+}
+
+// Leaves no room in the container's memory.
+static void full(void) {
+    Pool of_device = {1, 0, 1, 0, NULL, 0, 0, {0}};
+    size_t left, all;
+    void *made;
+    HOOK(CONTEXT, 0, cuCtxCreate_v2, (void **, unsigned, int), &made, 0, 0);
+    HOOK(0, 0, cuMemPoolCreate, (void **, const Pool *), &made, &of_device);
+    while (!CALL(cuMemAlloc_v2, (u64 *, size_t), &pointer, 2 * MIB));
+    HOOK(60, 0, cuMemGetInfo_v2, (size_t *, size_t *), &left, &all);
+    HOOK(0, 0, cuMemAllocAsync, (u64 *, size_t, void *), &pointer, BLOCK, NULL);
+    HOOK(0, 0, cuMemAllocAsync_ptsz, (u64 *, size_t, void *), &pointer, BLOCK, NULL);
+    HOOK(0, 0, cuMemAllocFromPoolAsync, (u64 *, size_t, void *, void *), &pointer, BLOCK, made, NULL);
+    HOOK(0, 0, cuMemAllocFromPoolAsync_ptsz, (u64 *, size_t, void *, void *), &pointer, BLOCK, made, NULL);
+    ask_for_more(BLOCK);
+}
+
+// Leaves no room in the limiter's ledger: the kernel gives it no more memory, and what the driver needs lies ready in the heap.
+static void starved(void) {
+    static char *ready[128];
+    size_t left, all;
+    long pages = 0;
+    void *made;
+    HOOK(CONTEXT, 0, cuCtxCreate_v2, (void **, unsigned, int), &made, 0, 0);
+    for (int at = 0; at < 128; at++) ready[at] = malloc(100000);
+    for (int at = 0; at < 127; at++) free(ready[at]);
+    FILE *sizes = fopen("/proc/self/statm", "r");
+    if (!sizes || fscanf(sizes, "%ld", &pages) != 1) exit(2);
+    fclose(sizes);
+    // A few pages for managed memory are less than the ledger would grow by.
+    struct rlimit most = {(pages + 8) * 4096, (pages + 8) * 4096};
+    if (setrlimit(RLIMIT_AS, &most)) exit(2);
+    while (!CALL(cuMemAlloc_v2, (u64 *, size_t), &pointer, 1000));
+    HOOK(2, 0, cuMemGetInfo_v2, (size_t *, size_t *), &left, &all);
+    ask_for_more(4096);
+}
+
+int main(int number, char **how) {
     library = dlopen("libcuda.so.1", RTLD_NOW);
     if (!library) return 2;
     MUST(cuInit, (unsigned), 0);
+    if (number > 1 && !strcmp(how[1], "full")) { full(); return 0; }
+    if (number > 1 && !strcmp(how[1], "starved")) { starved(); return 0; }
     contexts();
     open_primary();
     tells();

@@ -274,8 +274,9 @@ static void doors(void) {
     int (*second)(const char *, void **, int, u64, int *) = dlsym(library, "cuGetProcAddress_v2");
     while (scanf("%127s %127s", name, base) == 2) {
         for (int way = 0; way < 5; way++) {
-            static const int versions[] = {13000, 12000, 11020, 7000, 4000};
-            for (int version = 0; version < (way ? 5 : 1); version++) {
+            // So that every function is the one of its name in one of them.
+            static const int versions[] = {13040, 13030, 13010, 13000, 12030, 12020, 12000, 11030, 11020, 10000, 7000, 4000, 3010, 2000};
+            for (unsigned version = 0; version < (way ? sizeof versions / sizeof *versions : 1); version++) {
                 void *address = NULL; Dl_info info; int status;
                 if (way == 0) address = dlsym(library, name);
                 else if (way == 1) first(base, &address, versions[version], 0);
