@@ -4,7 +4,7 @@
 
 use crate::driver::{Code, OUT_OF_MEMORY, SUCCESS};
 use crate::ledger::{Entry, IS_HOLD, IS_OBJECT, IS_SMALL, IS_VIEW, may_be_noted};
-use crate::pools::look_at_pools_that_may_be_gone;
+use crate::pools::{look_at_pools, look_at_pools_that_may_be_gone};
 use crate::process::{Linux, Part, Process, process};
 use carve_limiter_abi::Trouble;
 
@@ -49,6 +49,14 @@ impl Part {
     }
 }
 
+/// Reserves bytes. Before that is refused, pools of this process give back what they keep and do not have.
+pub(crate) fn take(process: &Process, part: &Part, bytes: u64) -> bool {
+    part.take_if_left(bytes) || {
+        look_at_pools(process);
+        part.take(bytes)
+    }
+}
+
 pub(crate) fn whole_blocks(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(BLOCK).unwrap_or(u64::MAX)
 }
@@ -89,7 +97,7 @@ pub(crate) unsafe fn allocate(
 ) -> Code {
     let (Some(process), Some(part)) = (process(), part) else { return allocate() };
     let reserved = whole_blocks(bytes.max(1));
-    if !part.take(reserved) {
+    if !take(process, part, reserved) {
         return OUT_OF_MEMORY;
     }
     let answer = allocate();
@@ -332,7 +340,7 @@ pub(crate) fn grow_context(
 ) -> Code {
     let Some(process) = process() else { return grow() };
     let reserved = wanted.saturating_sub(before);
-    if reserved > 0 && !part.take(reserved) {
+    if reserved > 0 && !take(process, part, reserved) {
         return OUT_OF_MEMORY;
     }
     let answer = grow();

@@ -64,6 +64,7 @@ fn to_grains(bytes: u64) -> u64 {
 
 impl Pool {
     /// Takes from what it has to spare, until [`Pool::leave`].
+    #[inline]
     fn enter(&self, grains: u64) -> bool {
         let mut word = self.spare.load(Ordering::Relaxed);
         while grains <= word >> THREADS && word & ALL_THREADS < ALL_THREADS {
@@ -76,7 +77,8 @@ impl Pool {
         false
     }
 
-    fn leave(&self) {
+    #[inline]
+    pub(crate) fn leave(&self) {
         // Whoever was not waited for any longer is not counted any more.
         let fewer = |word: u64| (word & ALL_THREADS != 0).then(|| word - A_THREAD);
         let _ = self.spare.fetch_update(Ordering::Release, Ordering::Relaxed, fewer);
@@ -148,6 +150,25 @@ impl Pool {
             part.give(before - now);
         }
     }
+}
+
+/// Takes from the pool of the only device, if there is one, it has enough to spare, and no capture goes on.
+#[inline]
+pub(crate) fn enter_only_pool(process: &Process, bytes: u64) -> Option<&Pool> {
+    let number = process.only_pool.load(Ordering::Relaxed) as usize;
+    let pool = process.pools.get(number.wrapping_sub(1))?;
+    let can = bytes <= SMALL && process.captures.load(Ordering::Relaxed) == 0;
+    (can && pool.enter(to_grains(bytes))).then_some(pool)
+}
+
+/// Notes that a pool is the one that the only device allocates from, if it still is.
+pub(crate) fn note_only_pool(process: &Process, part: Option<&Part>, handle: usize) {
+    let _held = process.pools_lock.take();
+    let still = part.is_some_and(|part| part.pool.load(Ordering::Relaxed) == handle);
+    let number = process.pools.iter().position(|pool| pool.handle.load(Ordering::Relaxed) == handle);
+    // One that takes nothing that is limited has nothing to spare, so it is never entered.
+    let word = number.filter(|_| still).map_or(0, |number| number as u32 + 1);
+    process.only_pool.store(word, Ordering::Relaxed);
 }
 
 fn find(process: &Process, handle: usize) -> Option<&Pool> {
@@ -222,6 +243,8 @@ fn allocate_with_a_look(
         // What nobody uses goes back first: others of the container may have taken what it could have grown by.
         // SAFETY: a pool that the program allocates from.
         unsafe { cuMemPoolTrimTo::call(handle, 0) };
+        // And what other pools keep without having it.
+        settle_all(process, Pool::reserved);
         let has = || pool.reserved().saturating_sub(pool.used()) >= bytes;
         let can = pool.reserve(part, most, |bytes| part.take_if_left(bytes)) || (bytes <= SMALL && has());
         // Asked for once more, so that the refusal is counted.
@@ -259,6 +282,11 @@ pub(crate) fn look_at_pools_that_may_be_gone(process: &Process) {
 
 fn look(process: &Process, reserved: impl Fn(&Pool) -> u64) {
     let _held = process.pools_lock.take();
+    settle_all(process, reserved);
+}
+
+/// Counts what pools have now. The lock is held.
+fn settle_all(process: &Process, reserved: impl Fn(&Pool) -> u64) {
     for pool in &process.pools {
         let handle = pool.handle.load(Ordering::Relaxed);
         if handle > GONE

@@ -37,6 +37,8 @@ pub(crate) struct Process {
     /// The driver's pools of memory.
     pub(crate) pools: [Pool; POOLS],
     pub(crate) pools_lock: Lock<()>,
+    /// One more than the number of the pool that the only device allocates from; zero where there are several, or nobody has asked yet.
+    pub(crate) only_pool: AtomicU32,
     /// How many devices CUDA shows, once it was asked.
     device_count: AtomicU32,
     /// Work in flight.
@@ -86,6 +88,14 @@ pub(crate) fn process() -> Option<&'static Process> {
         process.look();
     }
     Some(process)
+}
+
+/// This process, if it was looked at before: for what happens all the time.
+#[inline]
+pub(crate) fn known_process() -> Option<&'static Process> {
+    // SAFETY: it was mapped for good, and zeros are a `Process`.
+    let process = unsafe { PROCESS.load(Ordering::Acquire).as_ref() };
+    process.filter(|process| process.stage.load(Ordering::Acquire) == KNOWN)
 }
 
 /// Memory for the process, emptied by the kernel in a child.

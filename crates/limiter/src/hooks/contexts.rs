@@ -2,7 +2,7 @@
 
 use crate::driver::own::{cuCtxFromGreenCtx, cuDevicePrimaryCtxGetState};
 use crate::driver::{CUDA, Code, NOT_FOUND, NOT_PERMITTED, OUT_OF_MEMORY, SUCCESS, hooks};
-use crate::memory::{self, end_context, forget_green, keep, leave_context, note_context, note_view};
+use crate::memory::{self, end_context, forget_green, keep, leave_context, note_context, note_view, take};
 use crate::process::process;
 use crate::work::forget_context;
 use carve_limiter_abi::Trouble;
@@ -40,12 +40,13 @@ unsafe fn made(
     make: impl FnOnce() -> Code,
     undo: impl FnOnce(usize) -> Code,
 ) -> Code {
-    let Some(part) = process().and_then(|process| process.part(device)) else { return make() };
+    let Some(process) = process() else { return make() };
+    let Some(part) = process.part(device) else { return make() };
     if part.is_refused() {
         return NOT_PERMITTED;
     }
     let bytes = part.context();
-    if bytes > 0 && !part.take(bytes) {
+    if bytes > 0 && !take(process, part, bytes) {
         return OUT_OF_MEMORY;
     }
     let answer = make();

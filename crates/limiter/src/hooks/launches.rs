@@ -4,7 +4,7 @@ use crate::costs::Kind;
 use crate::driver::own::{cuCtxGetCurrent, cuStreamGetCtx};
 use crate::driver::{CUDA, Code, SUCCESS, hooks};
 use crate::hooks::graph_memory::launched;
-use crate::process::{Process, process};
+use crate::process::{Process, known_process, process};
 use crate::work;
 use core::ffi::c_void;
 
@@ -17,7 +17,11 @@ pub(crate) fn own(stream: usize) -> usize {
 }
 
 /// Lets work start when it may, and notes that it did.
+#[inline]
 fn gated(stream: usize, kind: impl FnOnce() -> Kind, launch: impl FnOnce() -> Code) -> Code {
+    if known_process().is_some_and(|process| !process.is_timed()) {
+        return launch();
+    }
     match work::enter(stream, kind) {
         Err(refused) => refused,
         Ok(ticket) => {
@@ -42,11 +46,18 @@ fn size(dimensions: [u32; 3]) -> u64 {
 }
 
 /// SAFETY: as the driver's.
-unsafe fn described(config: *const Config, function: usize) -> (usize, Kind) {
+#[inline]
+unsafe fn stream_of(config: *const Config) -> usize {
+    // SAFETY: the driver reads it as well, and refuses null.
+    unsafe { config.as_ref() }.map_or(0, |config| config.stream)
+}
+
+/// SAFETY: as the driver's.
+unsafe fn kind_of(config: *const Config, function: usize) -> Kind {
     // SAFETY: the driver reads it as well, and refuses null.
     match unsafe { config.as_ref() } {
-        None => (0, Kind::of(&[])),
-        Some(config) => (config.stream, Kind::of(&[function as u64, size(config.grid), size(config.block)])),
+        None => Kind::of(&[]),
+        Some(config) => Kind::of(&[function as u64, size(config.grid), size(config.block)]),
     }
 }
 
@@ -109,9 +120,9 @@ hooks! {
         config: *const Config, function: usize, arguments: *mut *mut c_void, extra: *mut *mut c_void,
     ) => {
         // SAFETY: the program's own arguments.
-        let (stream, kind) = unsafe { described(config, function) };
+        let (stream, kind) = unsafe { (stream_of(config), || kind_of(config, function)) };
         // SAFETY: see above.
-        gated(stream, || kind, || unsafe { cuLaunchKernelEx::call(config, function, arguments, extra) })
+        gated(stream, kind, || unsafe { cuLaunchKernelEx::call(config, function, arguments, extra) })
     };
 
     cuLaunchCooperativeKernel(
@@ -149,9 +160,9 @@ hooks! {
         config: *const Config, function: usize, arguments: *mut *mut c_void, extra: *mut *mut c_void,
     ) => {
         // SAFETY: the program's own arguments.
-        let (stream, kind) = unsafe { described(config, function) };
+        let (stream, kind) = unsafe { (stream_of(config), || kind_of(config, function)) };
         // SAFETY: see above.
-        gated(own(stream), || kind, || unsafe { cuLaunchKernelEx_ptsz::call(config, function, arguments, extra) })
+        gated(own(stream), kind, || unsafe { cuLaunchKernelEx_ptsz::call(config, function, arguments, extra) })
     };
 
     cuLaunchCooperativeKernel_ptsz(

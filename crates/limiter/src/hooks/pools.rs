@@ -6,8 +6,8 @@ use crate::hooks::graph_memory::is_captured;
 use crate::hooks::launches::own;
 use crate::hooks::memory::{ON_DEVICE, part_at};
 use crate::memory::free;
-use crate::pools::{allocate_from_pool, destroy_pool, look_at_pools, note};
-use crate::process::{Part, Process, process};
+use crate::pools::{allocate_from_pool, destroy_pool, enter_only_pool, look_at_pools, note, note_only_pool};
+use crate::process::{Part, Process, known_process, process};
 use core::sync::atomic::Ordering;
 
 fn limited() -> Option<&'static Process> {
@@ -15,11 +15,13 @@ fn limited() -> Option<&'static Process> {
 }
 
 /// The pool that the current device, which is a part, allocates from.
-fn pool_of(part: &Part) -> usize {
+fn pool_of(process: &Process, part: &Part) -> usize {
     let known = part.pool.load(Ordering::Relaxed);
     if known != 0 {
         return known;
     }
+    // Nobody chooses another one meanwhile.
+    let _held = process.pools_lock.take();
     let (mut device, mut pool) = (0, 0);
     // SAFETY: the driver writes a number and a handle.
     unsafe {
@@ -31,7 +33,27 @@ fn pool_of(part: &Part) -> usize {
 }
 
 /// Allocates from a pool, or from that of the current device, unless a capture only notes it down.
+#[inline]
 fn allocated(
+    stream: usize,
+    pool: Option<usize>,
+    size: usize,
+    allocate: impl FnOnce() -> Code,
+    undo: impl FnOnce(),
+) -> Code {
+    // What happens all the time: one device, its own pool, and nothing to look at.
+    if pool.is_none()
+        && let Some(entered) = known_process().and_then(|process| enter_only_pool(process, size as u64))
+    {
+        let answer = allocate();
+        entered.leave();
+        return answer;
+    }
+    allocated_anywhere(stream, pool, size, allocate, undo)
+}
+
+#[inline(never)]
+fn allocated_anywhere(
     stream: usize,
     pool: Option<usize>,
     size: usize,
@@ -40,8 +62,13 @@ fn allocated(
 ) -> Code {
     let Some(process) = limited().filter(|_| !is_captured(stream)) else { return allocate() };
     let part = process.current();
-    let Some(pool) = pool.or_else(|| part.map(pool_of)) else { return allocate() };
-    allocate_from_pool(process, part, pool, size as u64, allocate, undo)
+    let own = pool.is_none();
+    let Some(pool) = pool.or_else(|| part.map(|part| pool_of(process, part))) else { return allocate() };
+    let answer = allocate_from_pool(process, part, pool, size as u64, allocate, undo);
+    if own && process.only_pool.load(Ordering::Relaxed) == 0 && process.device_count() == 1 {
+        note_only_pool(process, part, pool);
+    }
+    answer
 }
 
 /// A place for memory.
@@ -62,12 +89,17 @@ pub(crate) struct Properties {
 /// Another pool is the current one of a place: it is asked for when it is needed.
 ///
 /// SAFETY: as the driver's.
-unsafe fn pool_changed(place: *const Location) {
+unsafe fn pool_changed(place: *const Location, change: impl FnOnce() -> Code) -> Code {
+    let Some(process) = limited() else { return change() };
+    let _held = process.pools_lock.take();
+    let answer = change();
     // SAFETY: the driver has read it.
-    let Some(place) = (unsafe { place.as_ref() }).filter(|place| place.kind == ON_DEVICE) else { return };
-    if let Some(part) = limited().and_then(|process| process.part(place.number)) {
+    let place = unsafe { place.as_ref() }.filter(|place| place.kind == ON_DEVICE);
+    if let Some(part) = place.and_then(|place| process.part(place.number)) {
         part.pool.store(0, Ordering::Relaxed);
+        process.only_pool.store(0, Ordering::Relaxed);
     }
+    answer
 }
 
 hooks! {
@@ -140,20 +172,14 @@ hooks! {
     };
 
     cuDeviceSetMemPool(device: i32, pool: usize) => {
-        // SAFETY: the program's own arguments.
-        let answer = unsafe { cuDeviceSetMemPool::call(device, pool) };
-        // SAFETY: a place of our own.
-        unsafe { pool_changed(&Location { kind: ON_DEVICE, number: device }) };
-        answer
+        let place = Location { kind: ON_DEVICE, number: device };
+        // SAFETY: a place of our own, and the program's own arguments.
+        unsafe { pool_changed(&place, || cuDeviceSetMemPool::call(device, pool)) }
     };
 
     cuMemSetMemPool(place: *const Location, kind: i32, pool: usize) => {
         // SAFETY: the program's own arguments.
-        unsafe {
-            let answer = cuMemSetMemPool::call(place, kind, pool);
-            pool_changed(place);
-            answer
-        }
+        unsafe { pool_changed(place, || cuMemSetMemPool::call(place, kind, pool)) }
     };
 
     cuMemPoolTrimTo(pool: usize, keep: usize) => {
@@ -171,6 +197,7 @@ hooks! {
         let Some(process) = limited() else { return destroy() };
         let answer = destroy_pool(process, pool, destroy);
         // The device may have allocated from it, and has its first one again.
+        process.only_pool.store(0, Ordering::Relaxed);
         for part in &process.parts {
             let _ = part.pool.compare_exchange(pool, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
