@@ -25,7 +25,7 @@ WAYS = ("cudaMalloc", "cudaMallocAsync", "cuMemCreate", "cudaMallocManaged", "cu
 MS = 1_000_000
 # Where two are compared, both run here, in turns.
 CORE = 3
-PROCESSES = 5
+PROCESSES = 12
 
 
 class Bench:
@@ -178,7 +178,7 @@ class Bench:
         ratios, container = {}, self.container("free")
         for _ in range(PROCESSES):
             bare, free = Tenant([str(self.program)], core=CORE), Tenant([str(self.program)], container, core=CORE)
-            for mode, pairs in (("launch", 120), ("malloc", 40), ("malloc-async", 120)):
+            for mode, pairs in (("launch", 40), ("malloc", 40), ("malloc-async", 20)):
                 ratios.setdefault(mode, []).extend(alternate(of(bare, mode), of(free, mode), pairs))
             for tenant in (bare, free):
                 tenant.end()

@@ -3,6 +3,7 @@
 //! Whatever would be the driver's own function is replaced by ours, and nothing else: a library of another interposer keeps its functions.
 
 use crate::driver::{Hook, SUCCESS};
+use crate::process::{Process, process};
 use crate::{elf, hooks};
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -36,6 +37,12 @@ fn hook_called(name: &[u8]) -> Option<Hook> {
     hooks::all().find(|hook| hook.name.as_bytes() == name)
 }
 
+/// Whether a program gets our function. Where time is not limited, work is started by the driver's own functions: there is nothing to
+/// do before or after it. Graphs can have memory, so they are launched by ours.
+fn is_wanted(hook: &Hook) -> bool {
+    !hook.name.starts_with("cuLaunch") || process().is_none_or(Process::is_timed)
+}
+
 /// What `dlsym` is to answer instead of the truth; zero for the truth.
 ///
 /// SAFETY: as `dlsym`, called by the function below.
@@ -50,7 +57,7 @@ unsafe extern "C" fn instead(handle: *mut c_void, name: *const c_char) -> usize 
     if !(wanted.starts_with(b"cu") || wanted.starts_with(b"nvml")) {
         return 0;
     }
-    let Some(hook) = hook_called(wanted) else { return 0 };
+    let Some(hook) = hook_called(wanted).filter(is_wanted) else { return 0 };
     // SAFETY: that is the C library's function, and the arguments are those of its caller.
     let next: unsafe extern "C" fn(*mut c_void, *const c_char) -> usize =
         unsafe { core::mem::transmute(next) };
@@ -109,7 +116,7 @@ pub(crate) unsafe fn replace(answer: i32, function: *mut usize) {
     if found == 0 {
         return;
     }
-    for hook in hooks::all() {
+    for hook in hooks::all().filter(is_wanted) {
         if crate::driver::find(hook.place, hook.library, hook.name) == Some(found) {
             // SAFETY: the driver has written there.
             unsafe { function.write(hook.ours) };

@@ -59,6 +59,12 @@ fn traces(key: u64) -> &'static AtomicU32 {
     &TRACES[spread(key) % TRACES.len()]
 }
 
+/// Counts an entry more or less. Whoever changes the ledger has its lock, so nobody else counts meanwhile.
+fn count(key: u64, change: i32) {
+    let traces = traces(key);
+    traces.store(traces.load(Ordering::Relaxed).wrapping_add_signed(change), Ordering::Relaxed);
+}
+
 /// Whether something may be noted under a key. What another thread has just noted is seen by whoever it told of it.
 #[inline]
 pub(crate) fn may_be_noted(key: u64) -> bool {
@@ -99,7 +105,7 @@ impl Ledger {
         let used = self.used;
         self.place(new);
         if self.used > used && new.kind != IS_BLOCK {
-            traces(new.key).fetch_add(1, Ordering::Relaxed);
+            count(new.key, 1);
         }
         true
     }
@@ -147,7 +153,7 @@ impl Ledger {
         entries[hole] = Entry::default();
         self.used -= 1;
         if removed.kind != IS_BLOCK {
-            traces(removed.key).fetch_sub(1, Ordering::Relaxed);
+            count(removed.key, -1);
         }
         removed
     }

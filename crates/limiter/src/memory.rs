@@ -31,7 +31,9 @@ impl Part {
     }
 
     pub(crate) fn give(&self, bytes: u64) {
-        if let Some((region, slot)) = self.region() {
+        if bytes > 0
+            && let Some((region, slot)) = self.region()
+        {
             region.release(slot, bytes);
         }
     }

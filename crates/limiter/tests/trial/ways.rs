@@ -2,6 +2,7 @@
 
 use crate::object::hooks;
 use crate::stage::{Running, Stage, memory_limits, on_simulated_gpu, programs};
+use carve_limiter_abi::Limits;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -54,9 +55,17 @@ fn every_hook_is_reached_through_dlsym_and_cu_get_proc_address() {
         command
     };
     let bare = doors(on_it(on_simulated_gpu(&program)));
-    let limited = doors(on_it(stage.command(&program)));
-    assert_eq!(bare.len(), limited.len());
+    let timed = Stage::new(Limits { compute: 5_000, ..memory_limits() });
+    let limited = doors(on_it(timed.command(&program)));
+    let untimed = doors(on_it(stage.command(&program)));
+    assert_eq!((bare.len(), bare.len()), (limited.len(), untimed.len()));
     let hooks: BTreeSet<String> = hooks().into_iter().collect();
+    // Where time is not limited, nothing is to be done when work starts.
+    for ((way, library, function), (_, untimed_library, _)) in bare.iter().zip(&untimed) {
+        let hooked = hooks.contains(function) && !function.starts_with("cuLaunch");
+        let expected = if hooked { "libcarve_limiter.so" } else { library };
+        assert_eq!(untimed_library, expected, "{way} leads to {function}");
+    }
     let mut reached = BTreeSet::new();
     for ((way, library, function), (_, limited_library, limited_function)) in bare.iter().zip(&limited) {
         assert!(
