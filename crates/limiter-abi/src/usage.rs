@@ -191,6 +191,9 @@ pub struct Usage {
     pub turned_away: u64,
 }
 
+/// Processes of which everything that they hold can be added up twice before it would be less to ask first.
+const FEW: usize = 16;
+
 impl Slot {
     /// Says what keeps the limiter from its work here. The first trouble stays.
     pub fn say(&self, trouble: Trouble) {
@@ -310,6 +313,9 @@ impl Region {
     /// the other, so together they never pass the limit; who was in the way only by asking is waited for.
     pub fn reserve_if_left(&self, number: usize, bytes: u64, limit: u64, host: &impl Host) -> bool {
         let Some(mine) = self.slot(number) else { return false };
+        if self.reserve_at_once(mine, bytes, limit) {
+            return true;
+        }
         let namespace = mine.namespace.load(Ordering::Relaxed);
         let mut looked = false;
         let mut times = 0;
@@ -335,6 +341,21 @@ impl Region {
             host.pause(times);
         }
         false
+    }
+
+    /// The same in one step, for little where much is left: it is taken without asking and put back if that was wrong. Others could be
+    /// refused for what is put back a moment later, but not before a great many do so at once.
+    fn reserve_at_once(&self, mine: &Slot, bytes: u64, limit: u64) -> bool {
+        let much = limit - limit / 16;
+        if self.used().len() > FEW || bytes > limit / 1024 || self.held().1.saturating_add(bytes) > much {
+            return false;
+        }
+        mine.held.fetch_add(bytes, Ordering::SeqCst);
+        let fits = self.held().1 <= limit;
+        if !fits {
+            mine.held.fetch_sub(bytes, Ordering::SeqCst);
+        }
+        fits
     }
 
     /// Adds bytes that are there already and can not be refused, such as those of a context.
