@@ -130,7 +130,7 @@ impl Holdings {
         must(daemons == over_mps, format!("daemons {daemons:?}, recorded {over_mps:?}"));
         let limited: BTreeSet<String> = devices
             .iter()
-            .filter(|(_, device)| matches!(device.usage, UsageRecord::Fraction { .. }))
+            .filter(|(_, device)| device.usage.has_share())
             .map(|(record, _)| record.uid.clone())
             .collect();
         must(self.limits == limited, format!("limits of {:?}, recorded {limited:?}", self.limits));

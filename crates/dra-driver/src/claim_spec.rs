@@ -96,7 +96,7 @@ impl CdiNames {
 pub struct Places {
     /// Where MPS daemons have their pipes.
     pub mps_root: String,
-    /// Where limits of fractions are, by claim.
+    /// Where limits of shares are, by claim.
     pub limits: PathBuf,
     /// The limiter's library, where there is one.
     pub limiter: Option<PathBuf>,
@@ -144,7 +144,10 @@ fn edits(uid: &str, device: &DeviceRecord, files: &NodeFiles, places: &Places) -
     };
     let part = device.part.as_deref().unwrap_or(&device.gpu);
     match &device.usage {
-        UsageRecord::Alone | UsageRecord::Turns { .. } | UsageRecord::Watch => {}
+        UsageRecord::Alone
+        | UsageRecord::Turns { .. }
+        | UsageRecord::Fraction { .. }
+        | UsageRecord::Watch => {}
         UsageRecord::Mps { memory, threads, .. } => {
             let pipe = format!("/mps/{part}/pipe");
             edits.env.push(format!("CUDA_MPS_PIPE_DIRECTORY={pipe}"));
@@ -165,21 +168,28 @@ fn edits(uid: &str, device: &DeviceRecord, files: &NodeFiles, places: &Places) -
                 });
             }
         }
-        UsageRecord::Fraction { .. } => {
-            let share = format!("{part}/{}", device.share_name());
-            let on_host = places.shares_of(uid);
-            let limits = on_host.join("limits").join(&share);
-            edits.mounts.push(read_only(&limits, format!("{LIMITS_FOLDER}/{share}")));
-            edits.mounts.push(Mount {
-                host_path: on_host.join("usage").join(&share).display().to_string(),
-                container_path: format!("{USAGE_FOLDER}/{share}"),
-                options: ["rw", "nosuid", "nodev", "noexec", "bind"].map(str::to_owned).to_vec(),
-            });
-            if let Some(limiter) = &places.limiter {
-                edits.mounts.push(read_only(limiter, LIMITER.to_owned()));
-                edits.mounts.push(read_only(&places.preload(), "/etc/ld.so.preload".to_owned()));
-            }
-        }
+    }
+    if device.usage.has_share() {
+        edits.mounts.extend(share_mounts(uid, device, part, places));
     }
     edits
+}
+
+/// Limits that containers read, memory in which they count, and the limiter that does both.
+fn share_mounts(uid: &str, device: &DeviceRecord, part: &str, places: &Places) -> Vec<Mount> {
+    let share = format!("{part}/{}", device.share_name());
+    let on_host = places.shares_of(uid);
+    let mut mounts = vec![
+        read_only(&on_host.join("limits").join(&share), format!("{LIMITS_FOLDER}/{share}")),
+        Mount {
+            host_path: on_host.join("usage").join(&share).display().to_string(),
+            container_path: format!("{USAGE_FOLDER}/{share}"),
+            options: ["rw", "nosuid", "nodev", "noexec", "bind"].map(str::to_owned).to_vec(),
+        },
+    ];
+    if let Some(limiter) = &places.limiter {
+        mounts.push(read_only(limiter, LIMITER.to_owned()));
+        mounts.push(read_only(&places.preload(), "/etc/ld.so.preload".to_owned()));
+    }
+    mounts
 }

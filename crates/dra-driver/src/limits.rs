@@ -1,9 +1,9 @@
-//! Limits of fractions: what a context takes of them, which of them are too small, and the files that hold containers to them.
+//! Limits of shares: what a context takes of fractions, which are too small, and the files that hold containers to what they have.
 
 use crate::claim_spec::Places;
 use crate::prepare_error::PrepareError;
 use crate::preparer::Preparer;
-use crate::record::{ClaimRecord, UsageRecord};
+use crate::record::{ClaimRecord, DeviceRecord, UsageRecord};
 use carve_dra::{Grant, Usage};
 use carve_gpu_host::Gpu;
 use carve_gpu_model::Mebibytes;
@@ -56,19 +56,39 @@ impl Preparer {
         })
     }
 
-    /// Leaves the limits of a claim's fractions where its containers find them.
+    /// What containers may use of a device, where the limiter holds or counts it.
+    fn limits_of(&self, device: &DeviceRecord) -> Option<Limits> {
+        match device.usage {
+            UsageRecord::Fraction { memory, compute, burst, pass } => {
+                let is_mig = device.part.as_ref().is_some_and(|part| *part != device.gpu);
+                Some(Limits {
+                    memory: Mebibytes(memory).bytes().0,
+                    compute: u32::from(compute.min(100)) * 100,
+                    context: self.settings.context.of(&device.gpu, is_mig),
+                    burst,
+                    pass,
+                    mps: false,
+                })
+            }
+            UsageRecord::Mps { daemon_threads, threads, counted: Some(together), .. } => Some(Limits {
+                memory: Mebibytes(together).bytes().0,
+                // Time is counted only where there is a limit of it, and all of it is one.
+                compute: threads.unwrap_or(daemon_threads).clamp(1, 100) * 100,
+                // A client's context is smaller than that of a process without MPS, and within the client's own limit.
+                context: 0,
+                burst: false,
+                // The daemon holds every client, also one that can not be counted.
+                pass: true,
+                mps: true,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Leaves the limits of a claim's shares where its containers find them.
     pub(crate) fn write_limits(&self, record: &ClaimRecord) -> Result<(), PrepareError> {
         for device in &record.devices {
-            let UsageRecord::Fraction { memory, compute, burst, pass } = device.usage else { continue };
-            let is_mig = device.part.as_ref().is_some_and(|part| *part != device.gpu);
-            let limits = Limits {
-                memory: Mebibytes(memory).bytes().0,
-                compute: u32::from(compute.min(100)) * 100,
-                context: self.settings.context.of(&device.gpu, is_mig),
-                burst,
-                pass,
-                mps: false,
-            };
+            let Some(limits) = self.limits_of(device) else { continue };
             let folder = self.limits_here(&self.settings.places.shares_of(&record.uid));
             let part = device.part.clone().unwrap_or_default();
             let made = Share::create(&folder, &part, device.share_name(), &limits);

@@ -224,12 +224,14 @@ impl Preparer {
                     .map_or(100, u32::from),
                 memory: None,
                 threads: None,
+                counted: None,
             },
-            Usage::MpsShare { memory, threads } => UsageRecord::Mps {
+            Usage::MpsShare { each, threads, .. } => UsageRecord::Mps {
                 daemon_memory: None,
                 daemon_threads: 100,
-                memory: Some(memory.0),
+                memory: Some(each.0),
                 threads: (*threads > 0).then_some(u32::from(*threads)),
+                counted: None,
             },
             Usage::Fraction { memory, compute, config } => UsageRecord::Fraction {
                 memory: memory.0,
@@ -285,9 +287,15 @@ impl Preparer {
             }
         };
         device.part = Some(part);
-        if let (UsageRecord::Mps { daemon_memory, .. }, Some((memory, reserved))) =
+        if let (UsageRecord::Mps { daemon_memory, counted, .. }, Some((memory, reserved))) =
             (&mut device.usage, memory)
         {
+            // Limits of the daemon are for each client; these are for all clients of the claim.
+            let together = match &grant.usage {
+                Usage::MpsShare { memory, .. } => memory.0,
+                _ => memory.0.saturating_sub(reserved.0) >> 20,
+            };
+            *counted = self.settings.places.limiter.is_some().then_some(together);
             let part = MpsPart { memory, reserved, compute_capability: gpu.compute_capability };
             let whole = limits(&part, &MpsOverhead::default(), 1).map_err(|error: MpsLimitError| {
                 PrepareError::Mps {

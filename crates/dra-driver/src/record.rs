@@ -101,6 +101,9 @@ pub enum UsageRecord {
         /// Percent of threads that each client of this claim is held to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         threads: Option<u32>,
+        /// What all clients of this claim have together, in MiB, where the limiter counts what they use.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        counted: Option<u64>,
     },
     /// By the limiter.
     Fraction {
@@ -127,6 +130,11 @@ impl UsageRecord {
             UsageRecord::Fraction { .. } => "fraction",
             UsageRecord::Watch => "watch",
         }
+    }
+
+    /// Whether containers get limits, and memory in which to count what they use.
+    pub fn has_share(&self) -> bool {
+        matches!(self, UsageRecord::Fraction { .. } | UsageRecord::Mps { counted: Some(_), .. })
     }
 }
 
@@ -332,6 +340,7 @@ mod tests {
                     daemon_threads: 100,
                     memory: Some(5),
                     threads: None,
+                    counted: Some(7),
                 }),
                 device(UsageRecord::Fraction { memory: 1, compute: 2, burst: true, pass: false }),
             ],

@@ -10,6 +10,7 @@ use carve_gpu_host::{
 };
 use node::{Node, claim, every_way, files, result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -95,7 +96,9 @@ fn killed_anywhere_the_next_agent_goes_on_or_clears_away() {
         }
     }));
     let mut kills = 0;
-    for (way, claim) in every_way() {
+    let limiters = [None, Some(PathBuf::from("/host/libcarve_limiter.so"))];
+    let cases = limiters.iter().flat_map(|limiter| every_way().into_iter().map(move |way| (limiter, way)));
+    for (limiter, (way, claim)) in cases {
         let ways_to_die = |nth: u64| {
             [Kill::AfterStep(nth), Kill::AtVerb(nth, FaultWhen::Before), Kill::AtVerb(nth, FaultWhen::After)]
         };
@@ -105,9 +108,10 @@ fn killed_anywhere_the_next_agent_goes_on_or_clears_away() {
                 let mut came = false;
                 for then in [Then::KubeletAsksAgain, Then::KubeletTakesBack, Then::TheClaimIsGone] {
                     let mut node = Node::new(MACHINE);
+                    node.limiter.clone_from(limiter);
                     came = live_and_die(&mut node, &claim, kill);
                     go_on(&mut node, &claim, then);
-                    assert_eq!(node.is_clean(), Ok(()), "{way}, {kill:?}, {then:?}");
+                    assert_eq!(node.is_clean(), Ok(()), "{way}, {limiter:?}, {kill:?}, {then:?}");
                 }
                 if !came {
                     break;
@@ -116,7 +120,7 @@ fn killed_anywhere_the_next_agent_goes_on_or_clears_away() {
             }
         }
     }
-    assert!(kills > 80, "only {kills} kills");
+    assert!(kills > 160, "only {kills} kills");
 }
 
 #[test]

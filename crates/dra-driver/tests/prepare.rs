@@ -121,6 +121,78 @@ fn a_share_contains_what_a_context_takes_and_one_that_has_no_room_for_it_is_refu
     assert!(node.prepare(&fraction("e", "gpu-1-mig-1g18gb-19-6-frac", "200Mi")).is_err());
 }
 
+/// What each way of asking for MPS puts into the file of limits: memory in MiB, percent, and what MPS itself is told.
+#[test]
+fn claims_over_mps_are_counted_where_there_is_a_limiter() {
+    let sharing = |kind: &str, mps: serde_json::Value| {
+        json!({"apiVersion": "resource.nvidia.com/v1beta1", "kind": kind,
+               "sharing": {"strategy": "MPS", "mpsConfig": mps}})
+    };
+    let amounts = &[("memory", "5Gi"), ("compute", "25")];
+    let share = || claim("a", vec![result("r", "gpu-0-mps", Some("s1"), amounts)]);
+    let alone = || claim("a", vec![result("r", "gpu-0", None, &[])]);
+    let mig = || claim("a", vec![result("r", "gpu-0-mig-2g35gb-14-4", None, &[])]);
+    let each = json!({"defaultPinnedDeviceMemoryLimit": "2Gi", "defaultActiveThreadPercentage": 10});
+    let whole = {
+        let host = Node::new(MACHINE).host;
+        (host.gpus().unwrap()[0].memory.0 - host.memory(GpuIndex(0)).unwrap().reserved.0) >> 20
+    };
+    let cases = [
+        ("a share", share(), 5_120, 25),
+        // Each client is held to less than the claim has: that is the daemon's business.
+        (
+            "a share for small clients",
+            with_config(share(), &[], sharing("GpuConfig", each.clone())),
+            5_120,
+            10,
+        ),
+        ("all of a GPU", with_config(alone(), &[], sharing("GpuConfig", json!({}))), whole, 100),
+        ("all of a GPU for small clients", with_config(alone(), &[], sharing("GpuConfig", each)), whole, 10),
+        ("an instance", with_config(mig(), &[], sharing("MigDeviceConfig", json!({}))), 33_280, 100),
+    ];
+    for (what, claim, memory, percent) in cases {
+        let mut node = Node::new(MACHINE);
+        node.context = ContextMemory::Told(526 << 20);
+        node.prepare(&claim).unwrap();
+        let bare = spec(&node, "a");
+        assert_eq!(node.names("limits"), Vec::<String>::new(), "{what}: nothing counts without a limiter");
+        // What is ready stays as it is, also when the next agent has a limiter.
+        node.limiter = Some("/host/libcarve_limiter.so".into());
+        node.prepare(&claim).unwrap();
+        assert_eq!(spec(&node, "a"), bare, "{what}");
+        node.unprepare("a").unwrap();
+
+        node.prepare(&claim).unwrap();
+        let record = node.preparer().records().unwrap().claims.remove("a").unwrap();
+        let (device, part) = (&record.devices[0], record.devices[0].part.clone().unwrap());
+        let limits =
+            *Share::open(&node.path("limits").join("a"), &part, device.share_name()).unwrap().limits();
+        assert_eq!(
+            limits,
+            Limits {
+                memory: memory << 20,
+                compute: percent * 100,
+                context: 0,
+                burst: false,
+                pass: true,
+                mps: true
+            },
+            "{what}"
+        );
+        let edits = spec(&node, "a").devices[0].container_edits.clone();
+        assert_eq!(edits.env, bare.devices[0].container_edits.env, "{what}: MPS is told the same");
+        let at = |path: &str| edits.mounts.iter().filter(|mount| mount.container_path == path).count();
+        let (share, daemon) = (format!("{part}/{}", device.share_name()), format!("/mps/{part}/pipe"));
+        let (limits, usage) = (format!("/run/carve/limits/{share}"), format!("/run/carve/usage/{share}"));
+        for path in [&daemon, &limits, &usage, "/run/carve/libcarve_limiter.so", "/etc/ld.so.preload"] {
+            assert_eq!(at(path), 1, "{what}: {path}: {:?}", edits.mounts);
+        }
+        node.unprepare("a").unwrap();
+        node.preparer().sweep(&mut node.host, &[]).unwrap();
+        assert_eq!(node.is_clean(), Ok(()), "{what}");
+    }
+}
+
 #[test]
 fn shares_of_an_instance_keep_it_until_the_last_one_goes() {
     let mut node = Node::new(MACHINE);

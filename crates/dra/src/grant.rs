@@ -44,9 +44,11 @@ pub enum Usage {
     },
     /// Beside other claims over one daemon, held to memory and percent of threads; no percent means no limit of it.
     MpsShare {
-        /// Memory.
+        /// Memory that it has.
         memory: Mebibytes,
-        /// Percent of threads.
+        /// What each of its clients may have of that.
+        each: Mebibytes,
+        /// Percent of threads that each of its clients may have.
         threads: u8,
     },
     /// Beside other claims, by turns.
@@ -314,17 +316,18 @@ fn usage(
             Usage::Fraction { memory: amount("memory")?.whole_mebibytes(), compute: percent()?, config }
         }
         Some(Sharing::Mps) => {
-            let (mut memory, mut threads) = (amount("memory")?.whole_mebibytes(), percent()?);
+            let (memory, mut threads) = (amount("memory")?.whole_mebibytes(), percent()?);
+            let mut each = memory;
             if let Some(dra_config::Sharing::Mps(config)) = sharing {
                 // A claim may hold its clients to less than it has.
                 if let Some(limit) = config.memory.default {
-                    memory = memory.min(limit.whole_mebibytes());
+                    each = each.min(limit.whole_mebibytes());
                 }
                 if let Some(limit) = config.active_thread_percentage.filter(|limit| *limit > 0) {
                     threads = if threads == 0 { limit } else { threads.min(limit) };
                 }
             }
-            Usage::MpsShare { memory, threads }
+            Usage::MpsShare { memory, each, threads }
         }
         Some(Sharing::TimeSlicing) => Usage::Turn(match sharing {
             Some(dra_config::Sharing::TimeSlicing(interval)) => *interval,

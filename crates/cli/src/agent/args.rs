@@ -224,13 +224,13 @@ pub(crate) struct DraArgs {
     /// Uid of this pod, so that two agents can overlap in a rolling update
     #[arg(long, env = "POD_UID", value_name = "UID")]
     pub(crate) pod_uid: Option<String>,
-    /// The limiter's library on the host, which holds fractions to what they have
+    /// The limiter's library on the host, which holds fractions to what they have and counts what claims over MPS use
     #[arg(long, env = "CARVE_LIMITER", value_name = "FILE", value_parser = path)]
     pub(crate) limiter: Option<PathBuf>,
     /// What a process's context takes of a GPU, which fractions contain: auto to measure it, or an amount such as 526Mi; 0 leaves it beside them
     #[arg(long, env = "CARVE_LIMITER_CONTEXT", default_value = "auto", value_name = "auto|QUANTITY")]
     pub(crate) limiter_context: String,
-    /// Where limits of fractions are kept, under the same path here and on the host
+    /// Where limits of fractions and of claims over MPS are kept, under the same path here and on the host
     #[arg(long, env = "CARVE_LIMITS_ROOT", default_value = "/run/carve/limits", value_name = "DIR", value_parser = path)]
     pub(crate) limits: PathBuf,
 }

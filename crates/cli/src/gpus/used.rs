@@ -168,7 +168,7 @@ impl Use {
         let device = &self.device;
         let (memory, compute) = match &device.usage {
             UsageRecord::Fraction { memory, compute, .. } => (Some(*memory), Some(u32::from(*compute))),
-            UsageRecord::Mps { daemon_memory, daemon_threads, memory, threads } => {
+            UsageRecord::Mps { daemon_memory, daemon_threads, memory, threads, .. } => {
                 (memory.or(*daemon_memory), Some(threads.unwrap_or(*daemon_threads)))
             }
             UsageRecord::Alone | UsageRecord::Turns { .. } | UsageRecord::Watch => (None, None),
@@ -231,8 +231,13 @@ mod tests {
     const FRACTION: UsageRecord =
         UsageRecord::Fraction { memory: 1024, compute: 25, burst: false, pass: false };
     const FREE: UsageRecord = UsageRecord::Fraction { memory: 1024, compute: 0, burst: false, pass: false };
-    const MPS: UsageRecord =
-        UsageRecord::Mps { daemon_memory: None, daemon_threads: 100, memory: Some(2048), threads: None };
+    const MPS: UsageRecord = UsageRecord::Mps {
+        daemon_memory: None,
+        daemon_threads: 100,
+        memory: Some(2048),
+        threads: None,
+        counted: None,
+    };
 
     fn claim(name: &str, stage: Stage, devices: &[(&str, UsageRecord)]) -> ClaimRecord {
         let device = |(number, (device, usage)): (usize, &(&str, UsageRecord))| DeviceRecord {

@@ -35,6 +35,7 @@ pub(crate) struct Node {
     pub(crate) turns: Arc<Turns>,
     pub(crate) boot: String,
     pub(crate) context: ContextMemory,
+    pub(crate) limiter: Option<PathBuf>,
 }
 
 impl Node {
@@ -47,6 +48,7 @@ impl Node {
             turns: Arc::default(),
             boot: "boot-1".to_owned(),
             context: ContextMemory::Told(0),
+            limiter: None,
         }
     }
 
@@ -65,7 +67,7 @@ impl Node {
             places: Places {
                 mps_root: "/run/nvidia/mps".to_owned(),
                 limits: PathBuf::from("/host/limits"),
-                limiter: None,
+                limiter: self.limiter.clone(),
             },
             limits_here: self.path("limits"),
             context: self.context.clone(),
@@ -114,7 +116,8 @@ impl Node {
             ("cdi", &["k8s.gpu.carve.dev-node.json"]),
             ("state/claims", &["lock"]),
             ("state/instances", &[]),
-            ("limits", &[]),
+            // The same for all claims.
+            ("limits", &["ld.so.preload"]),
         ];
         for (folder, allowed) in expected {
             let found = self.names(folder);
@@ -210,6 +213,17 @@ pub(crate) fn every_way() -> Vec<(&'static str, Claim)> {
                 sharing(
                     "MigDeviceConfig",
                     serde_json::json!({"strategy": "MPS", "mpsConfig": {"defaultActiveThreadPercentage": 50}}),
+                ),
+            ),
+        ),
+        (
+            "alone over MPS",
+            with_config(
+                claim("h", vec![result("r", "gpu-0", None, &[])]),
+                &[],
+                sharing(
+                    "GpuConfig",
+                    serde_json::json!({"strategy": "MPS", "mpsConfig": {"defaultPinnedDeviceMemoryLimit": "10Gi"}}),
                 ),
             ),
         ),

@@ -228,12 +228,13 @@ fn status(device: &DeviceRecord, driver: &str, pool: &str, enforced: bool) -> Cl
     let (message, mut data) = match &device.usage {
         UsageRecord::Alone => ("for this claim alone", json!({"usage": "alone"})),
         UsageRecord::Turns { interval } => ("by turns", json!({"usage": "turns", "interval": interval})),
-        UsageRecord::Mps { daemon_memory, daemon_threads, memory, threads } => (
+        UsageRecord::Mps { daemon_memory, daemon_threads, memory, threads, counted } => (
             "over MPS",
             json!({
                 "usage": "mps",
                 "memory": memory.or(*daemon_memory).map(mebibytes),
                 "threads": threads.unwrap_or(*daemon_threads),
+                "counted": counted.is_some(),
             }),
         ),
         UsageRecord::Fraction { memory, compute, burst, .. } => (

@@ -1,4 +1,4 @@
-//! Reads what containers with fractions use, tells it as series, and looks for processes that escape the limiter.
+//! Reads what containers with shares use, tells it as series, and looks for processes that escape the limiter.
 //!
 //! ```text
 //!   records, holders ─┐
@@ -20,7 +20,7 @@ use crate::metrics::Metrics;
 use crate::tell::Reporter;
 use accounts::{Accounts, Told};
 use carve_cluster_api::Tone;
-use carve_dra_driver::{ClaimRecord, RecordStore, UsageRecord};
+use carve_dra_driver::{ClaimRecord, RecordStore};
 use carve_gpu_host::{GpuHost, GpuProcess, HostResult};
 use carve_gpu_model::GpuIndex;
 use carve_limiter_host::monotonic;
@@ -44,7 +44,7 @@ pub(super) struct Beginning {
     pub(super) store: RecordStore,
     pub(super) boot: String,
     pub(super) driver: String,
-    /// Where limits of fractions are.
+    /// Where limits of shares are.
     pub(super) root: PathBuf,
     /// The kernel's folder about processes.
     pub(super) proc: PathBuf,
@@ -112,7 +112,7 @@ impl Oversight {
         warnings
     }
 
-    /// Which processes are on the parts of fractions; of those that the driver does not tell of in time, nothing.
+    /// Which processes are on the parts of shares; of those that the driver does not tell of in time, nothing.
     async fn ask(&mut self, records: &BTreeMap<String, ClaimRecord>) -> Shown {
         let asked = match self.asked.take() {
             Some(asked) => asked,
@@ -136,12 +136,12 @@ impl Oversight {
         }
     }
 
-    /// GPUs with the parts of fractions on them.
+    /// GPUs with the parts of shares on them.
     fn wanted(&self, records: &BTreeMap<String, ClaimRecord>) -> BTreeMap<GpuIndex, BTreeSet<String>> {
         let news = self.beginning.news.borrow();
         let mut wanted: BTreeMap<GpuIndex, BTreeSet<String>> = BTreeMap::new();
         for device in records.values().flat_map(|record| &record.devices) {
-            let (UsageRecord::Fraction { .. }, Some(part)) = (&device.usage, &device.part) else { continue };
+            let Some(part) = device.part.as_ref().filter(|_| device.usage.has_share()) else { continue };
             let on = news.node.gpus.iter().find(|on| on.gpu.uuid.0 == device.gpu && !on.lost);
             if let Some(on) = on {
                 wanted.entry(on.gpu.index).or_default().insert(part.clone());
@@ -157,7 +157,7 @@ fn shown(host: &mut dyn GpuHost, wanted: &BTreeMap<GpuIndex, BTreeSet<String>>) 
     for (gpu, parts) in wanted {
         match shown_on(host, *gpu, parts) {
             Ok(shown) => all.extend(shown),
-            Err(error) => tracing::debug!(%error, "processes on a GPU with fractions are not known now"),
+            Err(error) => tracing::debug!(%error, "processes on a GPU with shares are not known now"),
         }
     }
     all

@@ -3,7 +3,7 @@
 use super::escapes::{Escapes, Judged, OnPart, Standing};
 use super::meter::Meter;
 use super::processes::{Identity, Processes};
-use super::series::{Reading, Recorded, fractions, series};
+use super::series::{self, Reading, Recorded};
 use super::words;
 use crate::holders::ClaimHeld;
 use crate::metrics::ShareSeries;
@@ -88,7 +88,7 @@ impl Accounts {
     ) -> Told {
         let nothing = BTreeMap::new();
         let shown = if self.alone { &nothing } else { shown };
-        let shares = fractions(records);
+        let shares = series::shares(records);
         let mut warnings = Vec::new();
         let mut seen = self.read(&shares, &mut warnings);
         let namespaces = |seen: &Seen| seen.snapshot.owners().into_iter().map(|(_, namespace)| namespace);
@@ -99,10 +99,10 @@ impl Accounts {
         }
         let (standings, shown_bytes) = self.stand(&shares, &seen, shown);
         let judged = self.escapes.judge(&standings, |pid, start| self.processes.lives(pid, start));
-        self.tell(&judged, !shares.is_empty(), &mut warnings);
+        self.tell(&judged, shares.iter().any(Recorded::needs_limiter), &mut warnings);
         self.go_on(now, &shares, &seen);
         let readings = self.readings(&shares, &seen, &shown_bytes);
-        let shares = series(&shares, &readings, held, &self.driver);
+        let shares = series::series(&shares, &readings, held, &self.driver);
         Told { shares, escaped: judged.escaped, warnings }
     }
 
@@ -150,7 +150,8 @@ impl Accounts {
         Ok(Seen { limits: *opened.limits(), snapshot: opened.snapshot()? })
     }
 
-    /// What each process that the driver shows is to the shares of its part, and what it shows for each share.
+    /// What each process that the driver shows is to the shares of its part, where the limiter alone holds them, and what it shows for
+    /// each share.
     fn stand(
         &self,
         shares: &[Recorded<'_>],
@@ -158,12 +159,12 @@ impl Accounts {
         shown: &BTreeMap<String, Vec<GpuProcess>>,
     ) -> (BTreeMap<String, Vec<OnPart>>, BTreeMap<String, u64>) {
         let mut counted = Counted::new();
-        let mut watched: BTreeSet<&str> = BTreeSet::new();
+        let mut watched: BTreeMap<&str, bool> = BTreeMap::new();
         let mut bytes: BTreeMap<String, u64> = BTreeMap::new();
         for share in shares {
             let name = share.name();
             let Some(one) = seen.get(&name) else { continue };
-            watched.insert(share.part);
+            watched.insert(share.part, share.needs_limiter());
             if shown.contains_key(share.part) {
                 bytes.insert(name.clone(), 0);
             }
@@ -172,26 +173,32 @@ impl Accounts {
             }
         }
         let mut standings = BTreeMap::new();
-        for (part, processes) in shown.iter().filter(|(part, _)| watched.contains(part.as_str())) {
-            let on_part = processes.iter().map(|process| {
-                let memory = process.memory.map(|bytes| bytes.0);
-                let standing = match self.processes.identify(process.pid) {
-                    None if self.processes.knows(process.pid) => Standing::Ending,
-                    None => Standing::Unseen,
-                    Some(found) => match share_of(&counted, part, &found) {
-                        Some(name) => {
-                            if let (Some(sum), Some(memory)) = (bytes.get_mut(name), memory) {
-                                *sum = sum.saturating_add(memory);
+        for (part, processes) in shown {
+            let Some(needs_limiter) = watched.get(part.as_str()) else { continue };
+            let on_part: Vec<OnPart> = processes
+                .iter()
+                .map(|process| {
+                    let memory = process.memory.map(|bytes| bytes.0);
+                    let standing = match self.processes.identify(process.pid) {
+                        None if self.processes.knows(process.pid) => Standing::Ending,
+                        None => Standing::Unseen,
+                        Some(found) => match share_of(&counted, part, &found) {
+                            Some(name) => {
+                                if let (Some(sum), Some(memory)) = (bytes.get_mut(name), memory) {
+                                    *sum = sum.saturating_add(memory);
+                                }
+                                Standing::Known
                             }
-                            Standing::Known
-                        }
-                        None if self.processes.is_ours(process.pid) => Standing::Ours,
-                        None => Standing::Stranger(found.start),
-                    },
-                };
-                OnPart { pid: process.pid, standing, bytes: memory }
-            });
-            standings.insert(part.clone(), on_part.collect());
+                            None if self.processes.is_ours(process.pid) => Standing::Ours,
+                            None => Standing::Stranger(found.start),
+                        },
+                    };
+                    OnPart { pid: process.pid, standing, bytes: memory }
+                })
+                .collect();
+            if *needs_limiter {
+                standings.insert(part.clone(), on_part);
+            }
         }
         (standings, bytes)
     }

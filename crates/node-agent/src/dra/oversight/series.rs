@@ -21,6 +21,11 @@ impl Recorded<'_> {
     pub(super) fn name(&self) -> String {
         format!("{}/{}/{}", self.claim.uid, self.part, self.device.share_name())
     }
+
+    /// Whether the limiter alone holds it. Where MPS does, it holds every process that comes by its daemon, counted or not.
+    pub(super) fn needs_limiter(&self) -> bool {
+        matches!(self.device.usage, UsageRecord::Fraction { .. })
+    }
 }
 
 /// What was read of a share.
@@ -33,14 +38,12 @@ pub(super) struct Reading {
     pub(super) beside: Option<u64>,
 }
 
-/// Every share of a fraction that has been made, of claims of this boot.
-pub(super) fn fractions(records: &BTreeMap<String, ClaimRecord>) -> Vec<Recorded<'_>> {
+/// Every share that has been made, of claims of this boot.
+pub(super) fn shares(records: &BTreeMap<String, ClaimRecord>) -> Vec<Recorded<'_>> {
     let devices = records.values().flat_map(|claim| claim.devices.iter().map(move |device| (claim, device)));
-    let made = devices.filter_map(|(claim, device)| match (&device.usage, &device.part) {
-        (UsageRecord::Fraction { .. }, Some(part)) => Some(Recorded { claim, device, part }),
-        _ => None,
-    });
-    made.collect()
+    let made = devices.filter(|(_, device)| device.usage.has_share());
+    made.filter_map(|(claim, device)| Some(Recorded { claim, device, part: device.part.as_deref()? }))
+        .collect()
 }
 
 /// The series of shares that were read, one set for each.
@@ -113,7 +116,7 @@ fn labels(share: &Recorded<'_>, all: &[Recorded<'_>], held: &[ClaimHeld], driver
 
 #[cfg(test)]
 mod tests {
-    use super::{Reading, fractions, series};
+    use super::{Reading, series, shares};
     use crate::dra::oversight::meter::Totals;
     use crate::holders::ClaimHeld;
     use carve_dra_driver::{ClaimRecord, DeviceRecord, Stage, UsageRecord};
@@ -122,6 +125,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     const FRACTION: UsageRecord = UsageRecord::Fraction { memory: 1, compute: 1, burst: false, pass: false };
+
+    fn over_mps(counted: Option<u64>) -> UsageRecord {
+        UsageRecord::Mps { daemon_memory: None, daemon_threads: 100, memory: None, threads: None, counted }
+    }
 
     fn record(uid: &str, stage: Stage, part: Option<&str>, usage: UsageRecord) -> (String, ClaimRecord) {
         let device = DeviceRecord {
@@ -168,7 +175,7 @@ mod tests {
     /// Pod and container of the only share, as these hold it.
     fn told(holders: &[ClaimHeld]) -> (String, String) {
         let records = BTreeMap::from([record("u", Stage::Ready, Some("GPU-0"), FRACTION)]);
-        let shares = fractions(&records);
+        let shares = shares(&records);
         let readings = BTreeMap::from([("u/GPU-0/s".to_owned(), reading(0, false))]);
         let found = series(&shares, &readings, holders, "ours");
         assert_eq!(found.len(), 1, "one set for a share, however many have it");
@@ -186,18 +193,23 @@ mod tests {
     }
 
     #[test]
-    fn only_fractions_that_were_made_and_read_are_told() {
+    fn only_shares_that_were_made_and_read_are_told() {
         let records = BTreeMap::from([
             record("made", Stage::Ready, Some("GPU-0"), FRACTION),
             record("left", Stage::Ending, Some("GPU-1"), FRACTION),
             record("unread", Stage::Ready, Some("GPU-2"), FRACTION),
             record("unmade", Stage::Ready, None, FRACTION),
             record("alone", Stage::Ready, Some("GPU-3"), UsageRecord::Alone),
+            record("mps", Stage::Ready, Some("GPU-4"), over_mps(Some(5))),
+            record("mps-bare", Stage::Ready, Some("GPU-5"), over_mps(None)),
         ]);
-        let shares = fractions(&records);
+        let shares = shares(&records);
+        let needs: Vec<_> = shares.iter().map(|share| (share.part, share.needs_limiter())).collect();
+        assert_eq!(needs, [("GPU-1", true), ("GPU-0", true), ("GPU-4", false), ("GPU-2", true)]);
         let readings = BTreeMap::from([
-            ("made/GPU-0/s".to_owned(), reading(2_500, true)),
+            ("made/GPU-0/s".to_owned(), reading(2_500, false)),
             ("left/GPU-1/s".to_owned(), reading(0, false)),
+            ("mps/GPU-4/s".to_owned(), reading(4_000, true)),
         ]);
         let found = series(&shares, &readings, &[held("a", "main", "ours")], "ours");
         let told: Vec<_> = found
@@ -205,7 +217,8 @@ mod tests {
             .map(|one| (one.labels.uuid.as_str(), one.labels.pod.as_str(), one.mechanism, one.compute_limit))
             .collect();
         // Of two claims with one name kubelet speaks of the one that is ready.
-        assert_eq!(told, [("GPU-1", "", "limiter", None), ("GPU-0", "a", "mps", Some(0.25))]);
+        let (left, made) = (("GPU-1", "", "limiter", None), ("GPU-0", "a", "limiter", Some(0.25)));
+        assert_eq!(told, [left, made, ("GPU-4", "a", "mps", Some(0.4))]);
         assert!(found.iter().all(|one| one.gpu_seconds == 1.5));
     }
 }

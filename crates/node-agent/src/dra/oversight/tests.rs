@@ -266,6 +266,66 @@ async fn what_a_share_uses_is_told_and_who_escapes_is_found() {
     assert_eq!(node.value("escaped_processes"), None);
 }
 
+/// The same claim over MPS.
+#[tokio::test]
+async fn what_clients_of_mps_use_is_told_and_nobody_escapes_who_is_not_counted() {
+    let mut node = Node::new().await;
+    let mut record = node.record();
+    record.devices[0].usage = UsageRecord::Mps {
+        daemon_memory: Some(90),
+        daemon_threads: 100,
+        memory: Some(100),
+        threads: Some(40),
+        counted: Some(100),
+    };
+    node.store().put(&record).expect("a record");
+    let limits =
+        Limits { memory: 100 * MIB, compute: 4_000, context: 0, burst: false, pass: true, mps: true };
+    Share::create(&node.path("limits").join(UID), &node.gpu, "s1", &limits).expect("a share");
+    node.process("100", 77, "100 5", "python3", Some(POD));
+    node.process("200", 88, "200 6", "static", Some(POD));
+    node.write(&[
+        (Field::Owner, Owner::new(5, 77).to_bits()),
+        (Field::Namespace, node.container_namespace()),
+        (Field::Held, 30 * MIB),
+        (Field::Busy, 1_000),
+        (Field::Launches, 9),
+    ]);
+    for (pid, bytes) in [(100, 80 * MIB), (200, 40 * MIB), (400, MIB)] {
+        node.on_gpu(pid, bytes);
+    }
+    let mut agent = node.oversight();
+    for _ in 0..3 {
+        assert_eq!(agent.look().await, [], "the daemon holds whoever is not counted, too");
+    }
+    for (name, wanted) in [
+        ("escaped_processes", None),
+        ("share_gpu_seconds_total", Some(1e-6)),
+        ("share_memory_bytes", Some((30 * MIB) as f64)),
+        ("share_memory_limit_bytes", Some((100 * MIB) as f64)),
+        ("share_compute_limit_ratio", Some(0.4)),
+        ("share_launches_total", Some(9.0)),
+        ("share_beside_bytes", Some((50 * MIB) as f64)),
+    ] {
+        assert_eq!(node.value(name), wanted, "{name}\n{}", node.metrics.text());
+    }
+    assert!(node.metrics.text().contains("mechanism=\"mps\"} 1"), "{}", node.metrics.text());
+    let kept = fs::read_to_string(node.path("limits/metered.json")).expect("how far counters are");
+    assert!(kept.contains(&format!("{UID}/{}/s1", node.gpu)), "{kept}");
+
+    // One that was made ready without a limiter has no series.
+    record.devices[0].usage = UsageRecord::Mps {
+        daemon_memory: Some(90),
+        daemon_threads: 100,
+        memory: Some(100),
+        threads: Some(40),
+        counted: None,
+    };
+    node.store().put(&record).expect("a record");
+    assert_eq!(agent.look().await, []);
+    assert!(!node.metrics.text().contains("carve_agent_share_"), "{}", node.metrics.text());
+}
+
 #[tokio::test]
 async fn counters_do_not_fall_whatever_a_container_writes_and_whoever_reads() {
     let node = Node::new().await;
