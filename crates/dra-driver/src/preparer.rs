@@ -37,7 +37,7 @@ pub struct PreparerSettings {
     pub mig: StateDir,
     /// Where things are on the host.
     pub places: Places,
-    /// Where limits of fractions are for this process; containers get them from [`Places::limits`].
+    /// Where limits of shares are for this process; containers get them from [`Places::limits`].
     pub limits_here: PathBuf,
     /// What a process's context takes of a GPU.
     pub context: ContextMemory,

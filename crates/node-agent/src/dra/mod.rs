@@ -257,6 +257,6 @@ pub struct DraOptions {
     pub limiter: Option<PathBuf>,
     /// Bytes that a process's context takes of a GPU, which shares contain; measured where it is not said.
     pub limiter_context: Option<u64>,
-    /// Where limits of fractions are, here and on the host alike.
+    /// Where limits of shares are, here and on the host alike.
     pub limits: PathBuf,
 }
