@@ -106,6 +106,26 @@ fn mps_needs_a_request_of_its_own_for_each_device() {
     assert_eq!(together, Err(GrantTrouble::SeveralDaemons { request: "a".to_owned() }));
 }
 
+/// A claim that says MPS and has a fraction: the device decides, and a config that names the wrong one is refused.
+#[test]
+fn a_fraction_is_never_over_mps() {
+    let (own, amounts) = (ConfigSource::Claim, &[("memory", "5Gi"), ("compute", "25")]);
+    let over_mps = json!({"apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharing": {"strategy": "MPS",
+        "mpsConfig": {"defaultPinnedDeviceMemoryLimit": "2Gi", "defaultActiveThreadPercentage": 10}}});
+    let results = || {
+        let devices = [("a", "gpu-0-frac"), ("b", "gpu-1-mps"), ("c", "gpu-2")];
+        devices.map(|(request, device)| result(request, device, amounts)).to_vec()
+    };
+    let found = usages(results(), vec![config(own, &[], over_mps.clone())]).expect("usages");
+    assert!(matches!(found[0], Usage::Fraction { memory: Mebibytes(5120), compute: 25, .. }), "{found:?}");
+    // What the claim has is not what each of its clients may have.
+    let share = Usage::MpsShare { memory: Mebibytes(5120), each: Mebibytes(2048), threads: 10 };
+    assert_eq!(found[1], share);
+    assert!(matches!(found[2], Usage::AloneOverMps(_)), "{found:?}");
+    let named = usages(results(), vec![config(own, &["a"], over_mps)]);
+    assert!(matches!(named, Err(GrantTrouble::Misfit { kind: "GpuConfig", .. })), "{named:?}");
+}
+
 proptest! {
     /// Whatever a claim's configs hold, it is read or refused.
     #[test]
