@@ -41,6 +41,8 @@ def compute(results):
         ["", *(f"{limit} %" for limit in LIMITS)],
         [[TITLES.get(row, row), *(show(cells[row, limit]) for limit in LIMITS)] for row in ROWS],
     )
+    if "training" in results.get("bare", {}):
+        print(f"The bare training program reaches {results['bare']['training'][0]:.3f} by the same count.\n")
     errors = {cell: abs(found[0] * 100 - cell[1]) for cell, found in cells.items()}
     worst, wild = max(errors, key=errors.get), max(cells, key=lambda cell: cells[cell][1])
     mean = sum(errors.values()) / len(errors)
@@ -91,6 +93,22 @@ def together(results):
         table(["kernels", "alone", "both", "the owner has its share in the 100 ms that begin after", "alone again", "lent again after"], rows)
 
 
+def mps(results):
+    if "mps" not in results:
+        return
+    print("### Under MPS\n")
+    print("The same commands where an MPS daemon answers (one of our own, in a folder of its own): each has multiprocessors of its own, and the limiter")
+    print("holds memory and counts. A kernel is as many blocks as its process sees multiprocessors, so work is counted in blocks.\n")
+    rows = []
+    for title, found in results["mps"].items():
+        if isinstance(found, list):
+            bare = " / ".join(f"{one[0]:.3f}" for one in results["mps bare"][title])
+            rows.append([title, " / ".join(f"{one[2]:.3f}" for one in found), " / ".join(f"{one[0]:.3f}" for one in found), bare])
+    table(["kernels, limits", "multiprocessors", "finished work", "under MPS without limits"], rows)
+    held = results["mps"]["memory under 4 GiB"]
+    print(f"Under 4 GiB a program got {held['got'] / MIB:.0f} MiB; its context, which the share contains, is the rest.\n")
+
+
 def overhead(results):
     print("## What it costs\n")
     print("Ratio of rates without and with the limiter, pairs taken in turns (ABBA) on one core, with the 95 % interval of the mean. Launches and\nallocations are those of twelve pairs of processes, because where a program happens to lie in memory counts for a percent.\n")
@@ -124,12 +142,12 @@ def main():
     date, commit, file = sys.argv[1:]
     results = json.load(open(file))
     print(f"# The limiter on a real GPU, {date}\n")
-    print(f"{results['machine']['gpu']}; the library of commit {commit}. Made by `bench/limiter/report.py` from what `bench/limiter/measure.py` found; nothing is written by hand.\n")
+    print(f"{results['machine']['gpu']}; the library of {commit}. Made by `bench/limiter/report.py` from what `bench/limiter/measure.py` found; nothing is written by hand.\n")
     print("A share is the number of kernels that finished times the length that a kernel has on the bare GPU (calibrated in the same run), divided by the")
     print("time; the limiter's own counters have no say. Kernels fill all multiprocessors and keep others off them. Windows are 100 ms for kernels of up to")
     print("1 ms, graphs, training and the mixture, and 40 kernel lengths beyond. Training is a transformer in full precision (PyTorch, cuBLAS).")
     print("Every cell is one run. A lone container is limited to 1 % and lent the rest of its limit, so that one process serves all limits.\n")
-    for part in (compute, together, overhead, memory):
+    for part in (compute, together, mps, overhead, memory):
         part(results)
 
 
