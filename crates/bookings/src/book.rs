@@ -1,0 +1,141 @@
+//! What all pods of the cluster hold.
+
+use crate::offer::Offer;
+use crate::room::{Held, Room};
+use crate::slices::Slices;
+use carve_gpu_model::GpuUuid;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A pod, whatever its name: one that was deleted and made again is another one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PodUid(pub String);
+
+/// What a pod holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Booking {
+    /// `namespace/name`.
+    pub pod: String,
+    /// Where.
+    pub node: String,
+    /// What of each GPU.
+    pub held: BTreeMap<GpuUuid, Held>,
+    /// The pod's priority.
+    pub priority: i32,
+    /// Whether the API server has shown it; otherwise it was bound a moment ago.
+    pub seen: bool,
+}
+
+impl Booking {
+    /// A booking of slices.
+    pub fn new(pod: &str, node: &str, slices: &Slices, priority: i32, seen: bool) -> Self {
+        Booking { pod: pod.to_owned(), node: node.to_owned(), held: slices.held(), priority, seen }
+    }
+
+    /// All memory that it holds, in MiB.
+    pub fn memory(&self) -> u64 {
+        self.held.values().map(|held| held.memory.0).sum()
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+struct Node {
+    offer: Offer,
+    room: Room,
+    pods: BTreeSet<PodUid>,
+}
+
+/// Everything that is known. What pods hold on a node counts also while the node is not known, or does not know their GPUs.
+#[derive(Debug, Clone, Default)]
+pub struct Book {
+    nodes: BTreeMap<String, Node>,
+    pods: BTreeMap<PodUid, Booking>,
+}
+
+impl Book {
+    /// A node offers this, from now on.
+    pub fn offer(&mut self, node: &str, offer: Offer) {
+        let entry = self.nodes.entry(node.to_owned()).or_default();
+        if entry.offer != offer {
+            entry.offer = offer;
+            self.reckon(node);
+        }
+    }
+
+    /// A node offers nothing any more.
+    pub fn withdraw(&mut self, node: &str) {
+        self.offer(node, Offer::default());
+        if self.nodes.get(node).is_some_and(|node| node.pods.is_empty()) {
+            self.nodes.remove(node);
+        }
+    }
+
+    /// A pod holds this, from now on and instead of whatever it held.
+    pub fn hold(&mut self, uid: PodUid, booking: Booking) {
+        if self.pods.get(&uid) == Some(&booking) {
+            return;
+        }
+        self.release(&uid);
+        let node = booking.node.clone();
+        self.nodes.entry(node.clone()).or_default().pods.insert(uid.clone());
+        self.pods.insert(uid, booking);
+        self.reckon(&node);
+    }
+
+    /// A pod holds nothing any more.
+    pub fn release(&mut self, uid: &PodUid) {
+        let Some(booking) = self.pods.remove(uid) else { return };
+        if let Some(node) = self.nodes.get_mut(&booking.node) {
+            node.pods.remove(uid);
+        }
+        self.reckon(&booking.node);
+    }
+
+    /// What a pod holds.
+    pub fn booking(&self, uid: &PodUid) -> Option<&Booking> {
+        self.pods.get(uid)
+    }
+
+    /// All pods that hold something.
+    pub fn pods(&self) -> impl Iterator<Item = (&PodUid, &Booking)> {
+        self.pods.iter()
+    }
+
+    /// Those on a node.
+    pub fn on(&self, node: &str) -> impl Iterator<Item = (&PodUid, &Booking)> {
+        let pods = self.nodes.get(node).map(|node| &node.pods);
+        pods.into_iter().flatten().filter_map(|uid| self.pods.get_key_value(uid))
+    }
+
+    /// What is left of a node; nothing for one that offers nothing.
+    pub fn room(&self, node: &str) -> Option<&Room> {
+        self.nodes.get(node).map(|node| &node.room)
+    }
+
+    /// What would be left of a node without some of its pods.
+    pub fn room_without(&self, node: &str, gone: &BTreeSet<PodUid>) -> Option<Room> {
+        let entry = self.nodes.get(node)?;
+        let mut room = Room::untouched(&entry.offer);
+        for uid in entry.pods.difference(gone) {
+            for (gpu, held) in self.pods.get(uid).into_iter().flat_map(|booking| &booking.held) {
+                room.hold(gpu, *held);
+            }
+        }
+        Some(room)
+    }
+
+    /// The nodes and what is left of them.
+    pub fn rooms(&self) -> impl Iterator<Item = (&str, &Room)> {
+        self.nodes.iter().map(|(name, node)| (name.as_str(), &node.room))
+    }
+
+    fn reckon(&mut self, node: &str) {
+        let Some(room) = self.room_without(node, &BTreeSet::new()) else { return };
+        if let Some(entry) = self.nodes.get_mut(node) {
+            entry.room = room;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "book_tests.rs"]
+mod tests;

@@ -1,0 +1,115 @@
+//! What a pod wants of GPUs, container by container, after its dialect is gone.
+
+use crate::offer::Gpu;
+use carve_gpu_model::{GpuUuid, Mebibytes};
+use serde::{Deserialize, Serialize};
+
+/// Thousandths of a GPU's compute.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Compute(pub u32);
+
+impl Compute {
+    /// All of it.
+    pub const ALL: Compute = Compute(1000);
+}
+
+/// Memory of each GPU that is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Memory {
+    /// All that the GPU has.
+    All,
+    /// So much.
+    Amount(Mebibytes),
+    /// So many thousandths of what the GPU has.
+    Share(u32),
+}
+
+/// Names that will do, and names that will not. Both empty: any will do.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Names<T> {
+    /// One of these, if there are any.
+    pub wanted: Vec<T>,
+    /// None of these.
+    pub unwanted: Vec<T>,
+}
+
+impl<T> Default for Names<T> {
+    fn default() -> Self {
+        Names { wanted: Vec::new(), unwanted: Vec::new() }
+    }
+}
+
+impl<T> Names<T> {
+    fn allow(&self, mut is: impl FnMut(&T) -> bool) -> bool {
+        (self.wanted.is_empty() || self.wanted.iter().any(&mut is)) && !self.unwanted.iter().any(is)
+    }
+}
+
+/// Equal parts of different GPUs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Part {
+    /// Of how many GPUs.
+    pub count: u32,
+    /// Memory of each.
+    pub memory: Memory,
+    /// Compute of each; in proportion to memory where nothing is said, and what others leave besides.
+    pub compute: Option<Compute>,
+    /// Models, by a part of their name without regard to case.
+    pub models: Names<String>,
+    /// GPUs by their ids.
+    pub uuids: Names<GpuUuid>,
+}
+
+impl Part {
+    /// What it takes of a GPU.
+    pub(crate) fn of(&self, gpu: &Gpu) -> (Mebibytes, Compute) {
+        let memory = match self.memory {
+            Memory::All => gpu.memory,
+            Memory::Amount(amount) => amount,
+            Memory::Share(thousandths) => {
+                Mebibytes((gpu.memory.0.saturating_mul(u64::from(thousandths))).div_ceil(1000))
+            }
+        };
+        let proportion = memory.0.saturating_mul(1000).div_ceil(gpu.memory.0.max(1)).clamp(1, 1000);
+        let compute = self.compute.unwrap_or(Compute(u32::try_from(proportion).unwrap_or(1000)));
+        (memory, compute)
+    }
+
+    /// Whether a GPU is one of those it names.
+    pub(crate) fn names(&self, gpu: &Gpu) -> bool {
+        let product = gpu.product.to_lowercase();
+        self.models.allow(|name| product.contains(&name.to_lowercase()))
+            && self.uuids.allow(|uuid| *uuid == gpu.uuid)
+    }
+}
+
+/// When a container runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stage {
+    /// By itself and to its end, before those that come later.
+    Init,
+    /// From its place among the init containers on, to the end of the pod.
+    Sidecar,
+    /// Together with the other ordinary ones.
+    Main,
+}
+
+/// What a container wants.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContainerWant {
+    /// Its name.
+    pub name: String,
+    /// When it runs.
+    pub stage: Stage,
+    /// What of GPUs.
+    pub parts: Vec<Part>,
+}
+
+/// What a pod wants: init containers and sidecars in their order, then the others.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Want {
+    /// Containers that want something.
+    pub containers: Vec<ContainerWant>,
+}
