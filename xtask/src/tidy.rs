@@ -12,7 +12,7 @@ use std::process::Command;
 const PURE: &[(&str, &[&str])] = &[
     ("gpu-model", &["serde", "thiserror"]),
     ("dra", &["carve-formats", "carve-gpu-host", "carve-gpu-model", "serde_json", "thiserror"]),
-    ("bookings", &["carve-gpu-model", "serde", "serde_json", "thiserror"]),
+    ("bookings", &["carve-formats", "carve-gpu-model", "serde", "serde_json", "thiserror"]),
     ("economics", &["carve-gpu-model"]),
     (
         "fleet-plan",

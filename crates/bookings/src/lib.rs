@@ -20,10 +20,11 @@ mod slices;
 mod want;
 
 pub use book::{Book, Booking, PodUid};
+pub use carve_formats::workloads::Names;
 pub use choose::{Misfit, choose};
 pub use offer::{Gpu, Offer, OfferError};
 pub use points::{MOST_POINTS, points};
 pub use preempt::victims;
 pub use room::{Held, Room};
 pub use slices::{ContainerSlices, Slice, Slices, SlicesError};
-pub use want::{Compute, ContainerWant, Memory, Names, Part, Stage, Want};
+pub use want::{Compute, ContainerWant, Memory, Part, Stage, Want};

@@ -1,6 +1,7 @@
 //! What a pod wants of GPUs, container by container, after its dialect is gone.
 
 use crate::offer::Gpu;
+use carve_formats::workloads::Names;
 use carve_gpu_model::{GpuUuid, Mebibytes};
 use serde::{Deserialize, Serialize};
 
@@ -25,25 +26,9 @@ pub enum Memory {
     Share(u32),
 }
 
-/// Names that will do, and names that will not. Both empty: any will do.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Names<T> {
-    /// One of these, if there are any.
-    pub wanted: Vec<T>,
-    /// None of these.
-    pub unwanted: Vec<T>,
-}
-
-impl<T> Default for Names<T> {
-    fn default() -> Self {
-        Names { wanted: Vec::new(), unwanted: Vec::new() }
-    }
-}
-
-impl<T> Names<T> {
-    fn allow(&self, mut is: impl FnMut(&T) -> bool) -> bool {
-        (self.wanted.is_empty() || self.wanted.iter().any(&mut is)) && !self.unwanted.iter().any(is)
-    }
+/// Whether one of the wanted names fits, where there are any, and none of the others.
+fn allows<T>(names: &Names<T>, mut is: impl FnMut(&T) -> bool) -> bool {
+    (names.wanted.is_empty() || names.wanted.iter().any(&mut is)) && !names.unwanted.iter().any(is)
 }
 
 /// Equal parts of different GPUs.
@@ -79,8 +64,8 @@ impl Part {
     /// Whether a GPU is one of those it names.
     pub(crate) fn names(&self, gpu: &Gpu) -> bool {
         let product = gpu.product.to_lowercase();
-        self.models.allow(|name| product.contains(&name.to_lowercase()))
-            && self.uuids.allow(|uuid| *uuid == gpu.uuid)
+        allows(&self.models, |name| product.contains(&name.to_lowercase()))
+            && allows(&self.uuids, |uuid| *uuid == gpu.uuid)
     }
 }
 
