@@ -13,6 +13,9 @@ pub(super) struct Notes {
     pub(super) uuids: Names<GpuUuid>,
     pub(super) isolation: Isolation,
     pub(super) hint: Option<Mechanism>,
+    pub(super) burst: bool,
+    /// Percent of compute up to which gpu-manager lets its containers go.
+    pub(super) ceiling: Option<u64>,
     pub(super) asks: Vec<GpuAsk>,
 }
 
@@ -44,6 +47,46 @@ const MECHANISMS: [(&str, Mechanism); 4] = [
     ("limiter", Mechanism::Limiter),
     ("time-slicing", Mechanism::TimeSlicing),
 ];
+
+const TRUTHS: [(&str, bool); 2] = [("true", true), ("false", false)];
+
+/// Annotations that ask for GPUs or say something about what is asked for, in any dialect.
+const KNOWN: &[&str] = &[
+    "gpu-fraction",
+    "gpu-memory",
+    "gpu-fraction-num-devices",
+    "gpu-fraction-container-name",
+    "mps",
+    "nvidia.com/use-gputype",
+    "nvidia.com/nouse-gputype",
+    "nvidia.com/use-gpuuuid",
+    "nvidia.com/nouse-gpuuuid",
+    "nvidia.com/vgpu-mode",
+    "nvidia.com/gpumem",
+    "nvidia.com/gpucores",
+    "nvidia.com/gpumem-percentage",
+    "volcano.sh/vgpu-use-gpuuuid",
+    "volcano.sh/vgpu-nouse-gpuuuid",
+    "volcano.sh/vgpu-mode",
+    "tencent.com/vcuda-core-limit",
+    "tensor-fusion.ai/vram-limit",
+    "tensor-fusion.ai/vram-request",
+    "tensor-fusion.ai/compute-percent-limit",
+    "tensor-fusion.ai/compute-percent-request",
+    "tensor-fusion.ai/gpu-count",
+    "tensor-fusion.ai/vendor",
+    "tensor-fusion.ai/inject-container",
+    "tensor-fusion.ai/gpu-model",
+    "tensor-fusion.ai/isolation",
+    "carve.dev/isolation",
+    "carve.dev/mechanism",
+    "carve.dev/burst",
+];
+
+/// Whether an annotation of a pod asks for GPUs or says something about what is asked for, in any dialect.
+pub fn is_request_annotation(name: &str) -> bool {
+    KNOWN.contains(&name)
+}
 
 /// Reads the annotations of a pod.
 pub(super) fn notes(annotations: Option<&Place<'_>>, report: &mut Report) -> Notes {
@@ -120,6 +163,10 @@ pub(super) fn notes(annotations: Option<&Place<'_>>, report: &mut Report) -> Not
                 notes.isolation = word(name, &place, &ISOLATIONS, report).unwrap_or_default();
             }
             "carve.dev/mechanism" => notes.hint = word(name, &place, &MECHANISMS, report),
+            "carve.dev/burst" => notes.burst = word(name, &place, &TRUTHS, report).unwrap_or_default(),
+            "tencent.com/vcuda-core-limit" => {
+                notes.ceiling = quantity(&place, report).and_then(|ceiling| ceiling.whole());
+            }
             _ => {}
         }
     }

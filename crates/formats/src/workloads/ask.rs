@@ -71,6 +71,42 @@ pub enum Dialect {
 }
 
 impl Dialect {
+    /// All of them.
+    pub const ALL: [Dialect; 13] = [
+        Dialect::Nvidia,
+        Dialect::Hami,
+        Dialect::Volcano,
+        Dialect::Kai,
+        Dialect::Koordinator,
+        Dialect::Gpushare,
+        Dialect::GpuManager,
+        Dialect::VgpuManager,
+        Dialect::ElasticGpu,
+        Dialect::Nvshare,
+        Dialect::TensorFusion,
+        Dialect::Dra,
+        Dialect::Carve,
+    ];
+
+    /// One word for it, in configuration and annotations.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Dialect::Nvidia => "nvidia",
+            Dialect::Hami => "hami",
+            Dialect::Volcano => "volcano",
+            Dialect::Kai => "kai",
+            Dialect::Koordinator => "koordinator",
+            Dialect::Gpushare => "gpushare",
+            Dialect::GpuManager => "gpu-manager",
+            Dialect::VgpuManager => "vgpu-manager",
+            Dialect::ElasticGpu => "elastic-gpu",
+            Dialect::Nvshare => "nvshare",
+            Dialect::TensorFusion => "tensor-fusion",
+            Dialect::Dra => "dra",
+            Dialect::Carve => "carve",
+        }
+    }
+
     /// What people call it.
     pub const fn title(self) -> &'static str {
         match self {
@@ -139,6 +175,8 @@ pub struct GpuAsk {
     pub isolation: Isolation,
     /// The mechanism it names.
     pub hint: Option<Mechanism>,
+    /// It may use compute that its neighbours leave: what it asks for is the least, not the most.
+    pub burst: bool,
     /// The one resource claim (`namespace/name`) that several pods use together.
     pub claim: Option<String>,
 }
@@ -159,6 +197,7 @@ impl GpuAsk {
             uuids: Names::default(),
             isolation: Isolation::Unstated,
             hint: None,
+            burst: false,
             claim: None,
         }
     }

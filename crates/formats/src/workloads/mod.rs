@@ -9,14 +9,18 @@ mod ask;
 mod cel;
 mod claims;
 mod container;
+mod containers;
 mod fields;
 mod names;
 mod objects;
 mod pod;
 mod quantity;
 
+pub use annotations::is_request_annotation;
 pub use ask::{Dialect, GpuAsk, MemoryAsk, Names, Thousandths};
 pub use carve_gpu_model::{Isolation, Mechanism};
+pub use containers::{ContainerAsk, ContainerKind, read_containers};
+pub use names::dialect_of_resource;
 pub use quantity::{Quantity, QuantityError};
 
 use crate::diagnostic::{Diagnostic, Severity};

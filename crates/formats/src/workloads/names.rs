@@ -81,12 +81,19 @@ pub(super) fn known(name: &str) -> Option<Result<(Dialect, Meaning), String>> {
         "carve.dev/gpu" => (Dialect::Carve, Meaning::Count),
         "carve.dev/gpu-memory" => (Dialect::Carve, mib),
         "carve.dev/gpu-compute" => (Dialect::Carve, Meaning::ComputePercent),
+        // Tokens that admission writes: how much each stands for is said elsewhere.
+        "carve.dev/slice" => (Dialect::Carve, Meaning::Nothing),
         _ => {
             let profile = name.strip_prefix("nvidia.com/mig-")?;
             return Some(mig(profile).map(|meaning| (Dialect::Nvidia, meaning)));
         }
     };
     Some(Ok(found))
+}
+
+/// Whose name for GPUs of NVIDIA a resource is, however wrong the rest of it may be.
+pub fn dialect_of_resource(name: &str) -> Option<Dialect> {
+    known(name).map(|found| found.map_or(Dialect::Nvidia, |(dialect, _)| dialect))
 }
 
 /// `1g.5gb`, `1g.10gb.me` (a resource name can not hold a plus) or `1g.5gb.shared`.

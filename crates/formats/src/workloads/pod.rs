@@ -86,7 +86,7 @@ fn devices(asks: &[GpuAsk]) -> u64 {
 }
 
 /// Requests in annotations stand for the pod; a container that asks as well would ask twice.
-fn together(notes: &Notes, asks: &mut Vec<GpuAsk>, spec: &Place<'_>, report: &mut Report) {
+pub(super) fn together(notes: &Notes, asks: &mut Vec<GpuAsk>, spec: &Place<'_>, report: &mut Report) {
     for ask in &notes.asks {
         let twice = asks.iter().find(|own| own.dialect == Dialect::Nvidia);
         if let Some(own) = twice.filter(|_| ask.dialect == Dialect::Kai) {
@@ -102,13 +102,16 @@ fn together(notes: &Notes, asks: &mut Vec<GpuAsk>, spec: &Place<'_>, report: &mu
     }
 }
 
-fn apply(notes: &Notes, ask: &mut GpuAsk) {
+pub(super) fn apply(notes: &Notes, ask: &mut GpuAsk) {
     ask.models.wanted.extend(notes.models.wanted.iter().cloned());
     ask.models.unwanted.extend(notes.models.unwanted.iter().cloned());
     ask.uuids.wanted.extend(notes.uuids.wanted.iter().cloned());
     ask.uuids.unwanted.extend(notes.uuids.unwanted.iter().cloned());
     ask.isolation = ask.isolation.max(notes.isolation);
     ask.hint = ask.hint.or(notes.hint);
+    let above = |compute: u16| notes.ceiling.is_some_and(|ceiling| ceiling * 10 > u64::from(compute));
+    let beyond = ask.dialect == Dialect::GpuManager && ask.compute.is_some_and(|compute| above(compute.0));
+    ask.burst |= notes.burst || beyond;
 }
 
 /// Adds what a claim of the pod asks for; says whether its devices must be on one GPU.
