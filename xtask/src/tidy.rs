@@ -11,6 +11,7 @@ use std::process::Command;
 /// Crates that do no IO, and what they may depend on. A new name here is a decision, not a detail.
 const PURE: &[(&str, &[&str])] = &[
     ("gpu-model", &["serde", "thiserror"]),
+    ("admission", &["carve-formats", "carve-gpu-model", "serde", "serde_json", "sha2", "thiserror"]),
     ("dra", &["carve-formats", "carve-gpu-host", "carve-gpu-model", "serde_json", "thiserror"]),
     ("bookings", &["carve-formats", "carve-gpu-model", "serde", "serde_json", "thiserror"]),
     ("economics", &["carve-gpu-model"]),
