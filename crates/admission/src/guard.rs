@@ -150,7 +150,12 @@ fn volumes(pod: &Value, policy: &Policy, found: &mut Guarded) {
         let refusal = Refusal::new(
             format!("spec.volumes[{index}].hostPath.path"),
             format!("'{}' reaches {folder} of the node, from which GPUs are given out and held", cut(path)),
-            "mount a folder of your own, such as /var/lib/NAME, or use a PersistentVolumeClaim",
+            match folder {
+                "/run/nvidia" | "/tmp/nvidia-mps" => {
+                    "leave the volume out; a container whose part is held by MPS finds its daemon without it"
+                }
+                _ => "mount a folder of your own, such as /var/lib/NAME, or use a PersistentVolumeClaim",
+            },
         );
         found.file(policy.host_path, refusal, "");
     }

@@ -228,7 +228,7 @@ fn a_share_of_memory_is_an_alternative_for_each_size_of_gpu() {
     };
     let a100 = fleet().products[0].clone();
     let half = a100.memory.0 / 2 / 256 * 256;
-    let memory = if half % 1024 == 0 { format!("{}Gi", half / 1024) } else { format!("{half}Mi") };
+    let memory = if half.is_multiple_of(1024) { format!("{}Gi", half / 1024) } else { format!("{half}Mi") };
     assert_eq!(
         devices,
         [json!({"requests": [{"name": "gpu", "firstAvailable": [
