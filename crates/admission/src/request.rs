@@ -100,7 +100,8 @@ fn devices(part: &Part, alternatives: &[Alternative], fleet: &Fleet) -> Value {
         }
     };
     let mut devices = json!({"requests": [request]});
-    // A device that several may hold can be given to one claim twice; parts are of different GPUs.
+    // Parts are of different GPUs. The API lets a device that several may hold be given to one claim twice; that the scheduler of 1.36
+    // goes through the devices once for a request is its own affair.
     if part.count > 1 && matches!(part.share, Share::Part { .. } | Share::Turn) {
         let attribute = format!("{}/uuid", fleet.driver);
         devices["constraints"] = json!([{"requests": [REQUEST], "distinctAttribute": attribute}]);
