@@ -246,7 +246,7 @@ fn environment(pod: &mut Value, claims: &PodClaims, policy: &Policy, found: &mut
             }
         }
     }
-    if take_out.is_empty() {
+    if policy.device_env == Conduct::Allow {
         return;
     }
     for list in LISTS {
@@ -260,7 +260,22 @@ fn environment(pod: &mut Value, claims: &PodClaims, policy: &Policy, found: &mut
                     !take_out.contains(&(at.clone(), index - 1))
                 });
             }
+            no_devices_by_name(item);
         }
+    }
+}
+
+/// Images of CUDA say `NVIDIA_VISIBLE_DEVICES=all`, and older runtimes give that to whoever brings it. What a container says itself wins over
+/// its image and over ConfigMaps; devices come by CDI, which does not ask.
+fn no_devices_by_name(container: &mut Value) {
+    const NAME: &str = "NVIDIA_VISIBLE_DEVICES";
+    let Some(container) = container.as_object_mut() else { return };
+    let env = container.entry("env").or_insert_with(|| json!([]));
+    if env.is_null() {
+        *env = json!([]);
+    }
+    if let Some(env) = env.as_array_mut().filter(|env| env.iter().all(|one| one["name"] != NAME)) {
+        env.push(json!({"name": NAME, "value": "void"}));
     }
 }
 

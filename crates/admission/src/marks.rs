@@ -9,7 +9,7 @@ use crate::Road;
 use crate::claims::{ContainerClaim, Part, PodClaims};
 use crate::keys;
 use crate::reading::{self, containers, containers_mut, is_in_annotations};
-use carve_formats::workloads::{ContainerKind, Dialect, dialect_of_resource};
+use carve_formats::workloads::{ContainerKind, Dialect, Quantity, dialect_of_resource};
 use serde_json::{Map, Value, json};
 
 /// Entries of `spec.resourceClaims` that are ours.
@@ -96,22 +96,28 @@ pub(crate) fn write(pod: &mut Value, claims: &PodClaims, road: Road, template: i
     if let Some(labels) = map_at(pod, &["metadata", "labels"]) {
         labels.insert(keys::ADMITTED.to_owned(), json!(road.word()));
     }
-    let gone = |resource: &str| match (dialect_of_resource(resource), road) {
+    let gone = |resource: &str, amount: &Value| match (dialect_of_resource(resource), road) {
         (None, _) => false,
         (Some(_), Road::Claims) => true,
-        // Nodes have these, and would count them beside ours. The others nobody has; quotas go on counting them.
-        (Some(dialect), Road::Scheduler) => dialect == Dialect::Nvidia,
+        // Nodes have these, and would count them beside ours. The others nobody has; quotas go on counting them. None of something is not
+        // counted, and says that HAMi's words beside it ask for nothing.
+        (Some(dialect), Road::Scheduler) => dialect == Dialect::Nvidia && !is_zero(amount),
     };
     for container in containers_mut(pod) {
         for list in ["limits", "requests"] {
             let Some(map) = reach(container, &["resources", list]) else { continue };
-            map.retain(|resource, _| !gone(resource));
+            map.retain(|resource, amount| !gone(resource, amount));
         }
     }
     match road {
         Road::Claims => write_claims(pod, claims, template),
         Road::Scheduler => write_tokens(pod, claims),
     }
+}
+
+fn is_zero(amount: &Value) -> bool {
+    let text = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
+    text.trim().parse::<Quantity>().is_ok_and(|quantity| quantity.whole() == Some(0))
 }
 
 fn write_tokens(pod: &mut Value, claims: &PodClaims) {

@@ -200,7 +200,8 @@ fn devices_and_limits_in_the_environment() {
         variable["name"] = json!(name);
         let env = json!([{"name": "KEPT", "value": "1"}, variable, {"name": "ALSO", "value": "2"}]);
         let asked = with(|pod| pod["spec"]["containers"][0]["env"] = env.clone());
-        let kept = json!([{"name": "KEPT", "value": "1"}, {"name": "ALSO", "value": "2"}]);
+        let void = json!({"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"});
+        let kept = json!([{"name": "KEPT", "value": "1"}, {"name": "ALSO", "value": "2"}, void]);
         let gone = |after: &Value| assert_eq!(after["spec"]["containers"][0]["env"], kept);
         let field = "spec.containers[0].env[1]";
         three_ways(&asked, |policy, conduct| policy.device_env = conduct, field, Some(&gone));
@@ -215,6 +216,29 @@ fn devices_and_limits_in_the_environment() {
             json!([{"name": "i", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}]);
     });
     assert_eq!(refused(on(&asked, Road::Claims))[0].field, "spec.initContainers[0].env[0]");
+}
+
+/// What an image says is not seen here, and most images of CUDA ask for all devices.
+#[test]
+fn no_container_gets_devices_by_the_words_of_its_image() {
+    let asked = with(|pod| {
+        pod["spec"]["initContainers"] = json!([{"name": "i", "env": [{"name": "A", "value": "1"}]}]);
+        let other = json!({"name": "d", "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "none"}]});
+        pod["spec"]["containers"].as_array_mut().expect("a list").push(other);
+    });
+    let void = json!({"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"});
+    for road in ROADS {
+        let after = patched(&asked, &admitted(on(&asked, road)));
+        assert_eq!(after["spec"]["containers"][0]["env"], json!([void]));
+        assert_eq!(
+            after["spec"]["containers"][1]["env"], asked["spec"]["containers"][1]["env"],
+            "its own words"
+        );
+        assert_eq!(after["spec"]["initContainers"][0]["env"], json!([{"name": "A", "value": "1"}, void]));
+        let policy = Policy { device_env: Conduct::Allow, ..Policy::default() };
+        let after = patched(&asked, &admitted(admit(&asked, "team", &policy, road, &fleet())));
+        assert!(after["spec"]["containers"][0].get("env").is_none());
+    }
 }
 
 #[test]

@@ -403,3 +403,15 @@ fn an_init_container_uses_the_claim_of_one_that_comes_later() {
     let used = |index: usize| after["spec"]["initContainers"][index]["resources"]["claims"].clone();
     assert_ne!(used(0), used(1));
 }
+
+#[test]
+fn none_of_something_stays_none() {
+    let limits = json!({"nvidia.com/gpu": "0", "nvidia.com/gpumem": "4096", "nvidia.com/vgpu-number": "1"});
+    let asked = pod(json!({}), limits);
+    for road in [Road::Claims, Road::Scheduler] {
+        let first = admitted(on(&asked, road));
+        assert_eq!(first.claims.devices(), 1, "HAMi's words ask for memory of no GPU");
+        let again = admitted(on(&patched(&asked, &first), road));
+        assert!(again.patch.is_empty() && again.claims == first.claims, "{:?}", again.patch);
+    }
+}
