@@ -6,7 +6,7 @@ use carve_gpu_model::{GpuUuid, ProfileName};
 use std::fmt;
 use thiserror::Error;
 
-/// What all containers of a pod ask for. Containers are in the order of their names, and none is without parts.
+/// What all containers of a pod ask for. Init containers and sidecars are in their order, then the others in theirs; none is without parts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PodClaims {
     containers: Vec<ContainerClaim>,
@@ -87,11 +87,11 @@ impl PodClaims {
         for container in &mut containers {
             container.parts.sort();
         }
-        containers.sort();
+        containers.sort_by_key(|container| container.kind == ContainerKind::Main);
         PodClaims { containers }
     }
 
-    /// The containers that ask for something, by name.
+    /// The containers that ask for something.
     pub fn containers(&self) -> &[ContainerClaim] {
         &self.containers
     }

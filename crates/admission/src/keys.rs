@@ -10,6 +10,10 @@ pub const UNDERSTOOD_AS: &str = "carve.dev/understood-as";
 pub const ADMITTED: &str = "carve.dev/admitted";
 /// Resource: tokens, one for each part that a container holds.
 pub const SLICE: &str = "carve.dev/slice";
+/// Resource: memory of GPUs that a container takes at least, in MiB; the stock scheduler counts it for the node as a whole.
+pub const MEMORY: &str = "carve.dev/memory";
+/// Resource: percent of GPUs' compute that a container takes at least, likewise.
+pub const COMPUTE: &str = "carve.dev/compute";
 /// The scheduler of the scheduler road.
 pub const SCHEDULER: &str = "carve-scheduler";
 /// The scheduler of the claims road, and of pods that name none.
@@ -17,6 +21,9 @@ pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// Annotations that only carve writes.
 pub const ANNOTATIONS: [&str; 3] = [CLAIM, SLICES, UNDERSTOOD_AS];
+
+/// Resources that only carve writes.
+pub const RESOURCES: [&str; 3] = [SLICE, MEMORY, COMPUTE];
 
 /// Whether a name is one that templates of ours have: `carve-` and twelve hexadecimal digits.
 pub fn is_template_name(name: &str) -> bool {

@@ -23,6 +23,7 @@ mod reading;
 mod refusal;
 mod request;
 mod selector;
+mod sums;
 mod update;
 mod way;
 mod wire;
@@ -146,10 +147,11 @@ pub fn admit(pod: &Value, namespace: &str, policy: &Policy, road: Road, fleet: &
         refusals.dedup();
         return Outcome::Refused(refusals);
     }
-    marks::write(&mut admitted, &claims, road, |part| {
+    let template = |part: &Part| {
         let found = templates.iter().find(|(known, _)| known.is_alike(part));
         found.map(|(_, template)| template.name.clone()).unwrap_or_default()
-    });
+    };
+    marks::write(&mut admitted, &claims, road, template, |container| sums::sums(container, fleet));
     // Parts that are written differently may come to the same.
     let by_name: BTreeMap<String, Template> =
         templates.into_iter().map(|(_, template)| (template.name.clone(), template)).collect();
@@ -173,13 +175,15 @@ fn unmarked(pod: &Value) -> Outcome {
         templates: Vec::new(),
         claims: PodClaims::default(),
         warnings: vec![format!(
-            "{}, {}, {}, {}, {} and templates called carve-… are written by carve alone and were taken out; to ask for a part of a GPU \
+            "{}, {}, {}, {}, {}, {}, {} and templates called carve-… are written by carve alone and were taken out; to ask for a part of a GPU \
              write resources.limits carve.dev/gpu-memory: 4096 (MiB) and carve.dev/gpu-compute: 25 (percent)",
             keys::CLAIM,
             keys::SLICES,
             keys::UNDERSTOOD_AS,
             keys::ADMITTED,
-            keys::SLICE
+            keys::SLICE,
+            keys::MEMORY,
+            keys::COMPUTE
         )],
     })
 }

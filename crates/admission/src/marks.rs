@@ -9,6 +9,7 @@ use crate::Road;
 use crate::claims::{ContainerClaim, Part, PodClaims};
 use crate::keys;
 use crate::reading::{self, containers, containers_mut, is_in_annotations};
+use crate::sums::Sums;
 use carve_formats::workloads::{ContainerKind, Dialect, Quantity, dialect_of_resource};
 use serde_json::{Map, Value, json};
 
@@ -28,7 +29,9 @@ pub(crate) fn are_there(pod: &Value) -> bool {
         || has(&pod["metadata"]["labels"], keys::ADMITTED)
         || entries(pod).next().is_some()
         || containers(pod).any(|(_, container)| {
-            ["limits", "requests"].iter().any(|list| has(&container["resources"][list], keys::SLICE))
+            ["limits", "requests"].iter().any(|list| {
+                keys::RESOURCES.iter().any(|resource| has(&container["resources"][list], resource))
+            })
         })
 }
 
@@ -41,7 +44,9 @@ pub(crate) fn strip(pod: &mut Value) {
     take(pod, &["metadata", "labels"], keys::ADMITTED);
     for container in containers_mut(pod) {
         for list in ["limits", "requests"] {
-            take(container, &["resources", list], keys::SLICE);
+            for resource in keys::RESOURCES {
+                take(container, &["resources", list], resource);
+            }
         }
         retain(container, &["resources", "claims"], |claim| !ours.contains(&claim["name"]));
     }
@@ -88,7 +93,13 @@ fn map_at<'a>(value: &'a mut Value, path: &[&str]) -> Option<&'a mut Map<String,
 }
 
 /// Writes a road's marks into a pod that has none.
-pub(crate) fn write(pod: &mut Value, claims: &PodClaims, road: Road, template: impl Fn(&Part) -> String) {
+pub(crate) fn write(
+    pod: &mut Value,
+    claims: &PodClaims,
+    road: Road,
+    template: impl Fn(&Part) -> String,
+    sums: impl Fn(&ContainerClaim) -> Sums,
+) {
     if let Some(annotations) = map_at(pod, &["metadata", "annotations"]) {
         annotations.insert(keys::CLAIM.to_owned(), json!(claims.to_annotation()));
         annotations.insert(keys::UNDERSTOOD_AS.to_owned(), json!(claims.to_string()));
@@ -111,7 +122,7 @@ pub(crate) fn write(pod: &mut Value, claims: &PodClaims, road: Road, template: i
     }
     match road {
         Road::Claims => write_claims(pod, claims, template),
-        Road::Scheduler => write_tokens(pod, claims),
+        Road::Scheduler => write_tokens(pod, claims, sums),
     }
 }
 
@@ -120,13 +131,16 @@ fn is_zero(amount: &Value) -> bool {
     text.trim().parse::<Quantity>().is_ok_and(|quantity| quantity.whole() == Some(0))
 }
 
-fn write_tokens(pod: &mut Value, claims: &PodClaims) {
+fn write_tokens(pod: &mut Value, claims: &PodClaims, sums: impl Fn(&ContainerClaim) -> Sums) {
     for container in containers_mut(pod) {
         let name = container["name"].as_str().unwrap_or_default();
-        let Some(tokens) = claims.container(name).map(ContainerClaim::devices) else { continue };
+        let Some(claim) = claims.container(name) else { continue };
+        let Sums { memory, compute } = sums(claim);
+        let amounts = [(keys::SLICE, claim.devices()), (keys::MEMORY, memory), (keys::COMPUTE, compute)];
         for list in ["limits", "requests"] {
-            if let Some(map) = map_at(container, &["resources", list]) {
-                map.insert(keys::SLICE.to_owned(), json!(tokens.to_string()));
+            let Some(map) = map_at(container, &["resources", list]) else { continue };
+            for (resource, amount) in amounts.iter().filter(|(_, amount)| *amount > 0) {
+                map.insert((*resource).to_owned(), json!(amount.to_string()));
             }
         }
     }
@@ -186,7 +200,7 @@ pub(crate) fn confirmed(pod: &Value) -> Option<PodClaims> {
     let text = pod["metadata"]["annotations"][keys::CLAIM].as_str()?;
     let claims = PodClaims::from_annotation(text).ok().filter(|claims| !claims.is_empty())?;
     let road = Road::from_word(pod["metadata"]["labels"][keys::ADMITTED].as_str()?)?;
-    // Which template serves a part depends on the cluster and may have changed.
+    // Which template serves a part, and what it comes to on the smallest GPU, depends on the cluster and may have changed.
     let any = "carve-000000000000";
     let mut before = pod.clone();
     let spec = before.get_mut("spec")?;
@@ -195,9 +209,15 @@ pub(crate) fn confirmed(pod: &Value) -> Option<PodClaims> {
             entry["resourceClaimTemplateName"] = json!(any);
         }
     }
+    for container in containers_mut(&mut before) {
+        for list in ["limits", "requests"] {
+            take(container, &["resources", list], keys::MEMORY);
+            take(container, &["resources", list], keys::COMPUTE);
+        }
+    }
     let mut again = before.clone();
     strip(&mut again);
-    write(&mut again, &claims, road, |_| any.to_owned());
+    write(&mut again, &claims, road, |_| any.to_owned(), |_| Sums::default());
     // Others may have put claims behind ours.
     let in_order = |list: &Value| {
         let mut items: Vec<String> = list.as_array().into_iter().flatten().map(Value::to_string).collect();

@@ -70,7 +70,7 @@ fn a_claim_that_the_tenant_wrote_is_taken_out() {
 
 #[test]
 fn labels_tokens_and_templates_that_the_tenant_wrote_are_taken_out() {
-    let mut idle = pod(json!({}), json!({"cpu": "1", "carve.dev/slice": "16"}));
+    let mut idle = pod(json!({}), json!({"cpu": "1", "carve.dev/slice": "16", "carve.dev/memory": "1"}));
     idle["metadata"]["labels"] = json!({"app": "x", "carve.dev/admitted": "scheduler"});
     idle["spec"]["schedulerName"] = json!("carve-scheduler");
     idle["spec"]["resourceClaims"] = json!([

@@ -175,8 +175,13 @@ fn every_dialect_on_the_scheduler_road() {
         let mut left = limits.clone();
         left.as_object_mut().expect("a map").remove("nvidia.com/gpu");
         left[keys::SLICE] = json!(tokens);
-        let resources = &after["spec"]["containers"][0]["resources"];
-        assert_eq!(*resources, json!({"limits": left, "requests": left}), "{limits}");
+        let mut resources = after["spec"]["containers"][0]["resources"].clone();
+        for list in ["limits", "requests"] {
+            // What they come to is tried below.
+            let map = resources[list].as_object_mut().expect("a map");
+            map.retain(|name, _| name != keys::MEMORY && name != keys::COMPUTE);
+        }
+        assert_eq!(resources, json!({"limits": left, "requests": left}), "{limits}");
         assert_eq!(after["spec"]["schedulerName"], "carve-scheduler");
         assert_eq!(after["metadata"]["labels"][keys::ADMITTED], "scheduler");
         assert_eq!(after["metadata"]["annotations"][keys::UNDERSTOOD_AS], words);
@@ -351,7 +356,10 @@ fn whole_gpus_are_converted_where_the_policy_says_so() {
         assert!(devices.get("constraints").is_none(), "MIG devices may be of one GPU");
         let after = patched(&asked, &admitted(admit(&asked, "team", &policy, Road::Scheduler, &fleet())));
         let tokens = limits.as_object().expect("a map").values().next().expect("a number").clone();
-        assert_eq!(after["spec"]["containers"][0]["resources"]["limits"], json!({(keys::SLICE): tokens}));
+        let left = &after["spec"]["containers"][0]["resources"]["limits"];
+        assert_eq!(left[keys::SLICE], tokens);
+        let names: Vec<&String> = left.as_object().expect("a map").keys().collect();
+        assert!(names.iter().all(|name| keys::RESOURCES.contains(&name.as_str())), "{names:?}");
     }
 }
 
@@ -391,11 +399,13 @@ fn an_init_container_uses_the_claim_of_one_that_comes_later() {
         .filter_map(|entry| entry["name"].as_str())
         .collect();
     assert_eq!(names, ["carve-gpu-0", "carve-gpu-1", "carve-gpu-2", "carve-gpu-3", "carve-gpu-4"]);
-    assert_eq!(claims("containers", 0), json!([{"name": "carve-gpu-1"}]));
-    assert_eq!(claims("containers", 1), json!([{"name": "carve-gpu-2"}]));
-    assert_eq!(claims("initContainers", 1), json!([{"name": "carve-gpu-3"}]), "beside the others");
+    assert_eq!(claims("containers", 0), json!([{"name": "carve-gpu-2"}]));
+    assert_eq!(claims("containers", 1), json!([{"name": "carve-gpu-3"}]));
+    assert_eq!(claims("initContainers", 1), json!([{"name": "carve-gpu-1"}]), "beside the others");
     assert_eq!(claims("initContainers", 2), json!([{"name": "carve-gpu-4"}]));
-    assert_eq!(claims("initContainers", 0), json!([{"name": "carve-gpu-1"}]));
+    assert_eq!(claims("initContainers", 0), json!([{"name": "carve-gpu-2"}]));
+    let order: Vec<&str> = admission.claims.containers().iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(order, ["first", "side", "second", "a", "b"], "as they start");
     // A sidecar that asks for the same is there at the same time.
     let mut lonely = asked.clone();
     lonely["spec"]["containers"] = json!([{"name": "a"}]);
@@ -414,4 +424,43 @@ fn none_of_something_stays_none() {
         let again = admitted(on(&patched(&asked, &first), road));
         assert!(again.patch.is_empty() && again.claims == first.claims, "{:?}", again.patch);
     }
+}
+
+#[test]
+fn the_stock_scheduler_is_told_what_a_container_takes_at_least() {
+    for (annotations, limits, memory, compute) in [
+        (
+            json!({}),
+            json!({"nvidia.com/gpu": "2", "nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "30"}),
+            "6000",
+            "60",
+        ),
+        // Half of the smaller GPU's memory; on the larger one it will be more.
+        (json!({"gpu-fraction": "0.5"}), json!({}), "7680", "50"),
+        (json!({"gpu-fraction": "0.5", "nvidia.com/use-gputype": "A100"}), json!({}), "40960", "50"),
+        (json!({}), json!({"koordinator.sh/gpu": "200"}), "30720", "200"),
+        // In proportion to the largest GPU's memory where no compute is named.
+        (json!({"gpu-memory": "8192"}), json!({}), "8192", "10"),
+        (json!({"nvidia.com/use-gputype": "A100"}), json!({"nvidia.com/mig-3g.40gb": "1"}), "40192", "42"),
+    ] {
+        let asked = pod(annotations, limits.clone());
+        let after = patched(&asked, &admitted(on(&asked, Road::Scheduler)));
+        for list in ["limits", "requests"] {
+            let map = &after["spec"]["containers"][0]["resources"][list];
+            assert_eq!(
+                (&map[keys::MEMORY], &map[keys::COMPUTE]),
+                (&json!(memory), &json!(compute)),
+                "{limits}"
+            );
+        }
+    }
+    // A turn has no size; of a share of unknown GPUs only the compute is known.
+    let turn = pod(json!({}), json!({"nvshare.com/gpu": "1"}));
+    let after = patched(&turn, &admitted(on(&turn, Road::Scheduler)));
+    assert!(after["spec"]["containers"][0]["resources"]["limits"].get(keys::MEMORY).is_none());
+    let half = pod(json!({"gpu-fraction": "0.5"}), json!({}));
+    let outcome = admit(&half, "team", &Policy::default(), Road::Scheduler, &Fleet::default());
+    let after = patched(&half, &admitted(outcome));
+    let limits = &after["spec"]["containers"][0]["resources"]["limits"];
+    assert_eq!((limits.get(keys::MEMORY), &limits[keys::COMPUTE]), (None, &json!("50")));
 }

@@ -45,6 +45,8 @@ const RESOURCES: &[&str] = &[
     "carve.dev/gpu-memory",
     "carve.dev/gpu-compute",
     "carve.dev/slice",
+    "carve.dev/memory",
+    "carve.dev/compute",
     "amd.com/gpu",
 ];
 
@@ -200,6 +202,9 @@ proptest! {
         for (name, value) in resources(&after) {
             match dialect_of_resource(&name) {
                 Some(_) if name == keys::SLICE => counted += value.parse::<u64>().expect("a number"),
+                Some(_) if keys::RESOURCES.contains(&name.as_str()) => {
+                    prop_assert!(road == Road::Scheduler && value.parse::<u64>().is_ok_and(|sum| sum > 0));
+                }
                 Some(_) if value == "0" && road == Road::Scheduler => {}
                 Some(dialect) if !admission.claims.is_empty() => {
                     prop_assert!(road == Road::Scheduler && dialect != Dialect::Nvidia, "{} stays", name);

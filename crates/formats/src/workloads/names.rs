@@ -81,8 +81,8 @@ pub(super) fn known(name: &str) -> Option<Result<(Dialect, Meaning), String>> {
         "carve.dev/gpu" => (Dialect::Carve, Meaning::Count),
         "carve.dev/gpu-memory" => (Dialect::Carve, mib),
         "carve.dev/gpu-compute" => (Dialect::Carve, Meaning::ComputePercent),
-        // Tokens that admission writes: how much each stands for is said elsewhere.
-        "carve.dev/slice" => (Dialect::Carve, Meaning::Nothing),
+        // What admission writes: tokens, and sums that the scheduler counts. What is asked for is said elsewhere.
+        "carve.dev/slice" | "carve.dev/memory" | "carve.dev/compute" => (Dialect::Carve, Meaning::Nothing),
         _ => {
             let profile = name.strip_prefix("nvidia.com/mig-")?;
             return Some(mig(profile).map(|meaning| (Dialect::Nvidia, meaning)));
