@@ -16,6 +16,18 @@ const PURE: &[(&str, &[&str])] = &[
     ("bookings", &["carve-formats", "carve-gpu-model", "serde", "serde_json", "thiserror"]),
     ("economics", &["carve-gpu-model"]),
     (
+        "extender",
+        &[
+            "carve-admission",
+            "carve-bookings",
+            "carve-formats",
+            "carve-gpu-model",
+            "serde",
+            "serde_json",
+            "thiserror",
+        ],
+    ),
+    (
         "fleet-plan",
         &[
             "carve-economics",

@@ -81,15 +81,36 @@ fn whoever_runs_before_the_others_uses_their_room() {
 }
 
 #[test]
-fn compute_goes_with_memory_where_nothing_is_said() {
+fn compute_that_nobody_speaks_of_is_not_limited_and_takes_nothing() {
     let mut half = part(1, 40_960, 0);
     half.compute = None;
     let found = choose(&room(&[81_920]), &want(&[container("main", Stage::Main, &[half])])).unwrap();
     let slice = &found.of("main").unwrap()[0];
-    assert_eq!((slice.compute, slice.burst), (Compute(500), true));
-    let all = Part { memory: Memory::All, compute: None, ..part(1, 0, 0) };
-    let found = choose(&room(&[81_920]), &want(&[container("main", Stage::Main, &[all])])).unwrap();
-    assert_eq!(found.held().into_values().next(), Some(held(81_920, 1000)));
+    assert_eq!((slice.compute, slice.burst), (Compute(0), true));
+}
+
+#[test]
+fn two_halves_fit() {
+    let half = Part { memory: Memory::Share(500), ..part(1, 0, 500) };
+    let both = ["a", "b"].map(|name| container(name, Stage::Main, std::slice::from_ref(&half)));
+    let found = choose(&room(&[15_361]), &want(&both)).unwrap();
+    assert_eq!(found.held().into_values().next(), Some(held(15_360, 1000)));
+}
+
+#[test]
+fn models_are_named_as_labels_or_drivers_write_them() {
+    for (name, fits) in [
+        ("a100-sxm4", true),
+        ("A100 SXM4", true),
+        ("NVIDIA-A100-SXM4-80GB", true),
+        ("T4", false),
+        ("A100PCIE", false),
+    ] {
+        let mut named = part(1, 1, 1);
+        named.models.wanted = vec![name.to_owned()];
+        let found = choose(&room(&[81_920]), &want(&[container("main", Stage::Main, &[named])]));
+        assert_eq!(found.is_ok(), fits, "{name}");
+    }
 }
 
 #[test]

@@ -38,9 +38,9 @@ pub struct Part {
     pub count: u32,
     /// Memory of each.
     pub memory: Memory,
-    /// Compute of each; in proportion to memory where nothing is said, and what others leave besides.
+    /// Compute of each. Where nothing is said it is not limited, and nothing is kept for it.
     pub compute: Option<Compute>,
-    /// Models, by a part of their name without regard to case.
+    /// Models, by a part of their name without regard to case, blanks and dashes.
     pub models: Names<String>,
     /// GPUs by their ids.
     pub uuids: Names<GpuUuid>,
@@ -52,20 +52,28 @@ impl Part {
         let memory = match self.memory {
             Memory::All => gpu.memory,
             Memory::Amount(amount) => amount,
+            // Down to a whole MiB, so that two halves fit.
             Memory::Share(thousandths) => {
-                Mebibytes((gpu.memory.0.saturating_mul(u64::from(thousandths))).div_ceil(1000))
+                Mebibytes(gpu.memory.0.saturating_mul(u64::from(thousandths)) / 1000)
             }
         };
-        let proportion = memory.0.saturating_mul(1000).div_ceil(gpu.memory.0.max(1)).clamp(1, 1000);
-        let compute = self.compute.unwrap_or(Compute(u32::try_from(proportion).unwrap_or(1000)));
-        (memory, compute)
+        (memory, self.compute.unwrap_or_default())
+    }
+
+    fn names_model(&self, gpu: &Gpu) -> bool {
+        // Most name none, and every GPU of the cluster is asked about.
+        if self.models == Names::default() {
+            return true;
+        }
+        // The driver writes blanks where labels of nodes have dashes.
+        let plain = |name: &str| name.to_lowercase().replace(' ', "-");
+        let product = plain(&gpu.product);
+        allows(&self.models, |name| product.contains(&plain(name)))
     }
 
     /// Whether a GPU is one of those it names.
     pub(crate) fn names(&self, gpu: &Gpu) -> bool {
-        let product = gpu.product.to_lowercase();
-        allows(&self.models, |name| product.contains(&name.to_lowercase()))
-            && allows(&self.uuids, |uuid| *uuid == gpu.uuid)
+        self.names_model(gpu) && allows(&self.uuids, |uuid| *uuid == gpu.uuid)
     }
 }
 

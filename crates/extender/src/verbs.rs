@@ -1,0 +1,88 @@
+//! The verbs.
+
+use crate::asked::Asked;
+use crate::wire::{FilterResult, HostPriority, MetaPod, MetaVictims, PreemptionResult};
+use carve_admission::keys;
+use carve_bookings::{Book, Misfit, PodUid, Room, Slices, choose, points, victims};
+use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is left of a node for a pod. One that was bound a moment ago, and is asked for again, is not in its own way.
+fn room<'a>(book: &'a Book, node: &str, asked: &Asked) -> Option<Cow<'a, Room>> {
+    match book.booking(&asked.uid) {
+        Some(booking) if booking.node == node => {
+            book.room_without(node, &BTreeSet::from([asked.uid.clone()])).map(Cow::Owned)
+        }
+        _ => book.room(node).map(Cow::Borrowed),
+    }
+}
+
+/// What a pod would get on a node.
+pub fn decide(book: &Book, node: &str, asked: &Asked) -> Result<Slices, Misfit> {
+    let room = room(book, node, asked).ok_or(Misfit::NoGpus)?;
+    choose(&room, &asked.want)
+}
+
+/// The nodes on which a pod fits, and why not on the others.
+pub fn filter(book: &Book, nodes: &[String], asked: &Asked) -> FilterResult {
+    let mut result = FilterResult::default();
+    for node in nodes {
+        match decide(book, node, asked) {
+            Ok(_) => result.node_names.push(node.clone()),
+            // Nobody could go who would change that.
+            Err(misfit @ (Misfit::NoGpus | Misfit::Names { .. } | Misfit::Withheld { .. })) => {
+                result.failed_and_unresolvable_nodes.insert(node.clone(), misfit.to_string());
+            }
+            Err(misfit) => {
+                result.failed_nodes.insert(node.clone(), misfit.to_string());
+            }
+        }
+    }
+    result
+}
+
+/// How good each node is.
+pub fn prioritize(book: &Book, nodes: &[String], asked: &Asked) -> Vec<HostPriority> {
+    let score = |node: &String| {
+        let found = room(book, node, asked).and_then(|room| {
+            let slices = choose(&room, &asked.want).ok()?;
+            Some(points(&room, &slices))
+        });
+        HostPriority { host: node.clone(), score: found.unwrap_or(0) }
+    };
+    nodes.iter().map(score).collect()
+}
+
+/// The nodes on which a pod fits if somebody goes, and everybody who has to.
+pub fn preempt(book: &Book, nodes: &BTreeMap<String, MetaVictims>, asked: &Asked) -> PreemptionResult {
+    let mut result = PreemptionResult::default();
+    for (node, already) in nodes {
+        let anyway: BTreeSet<PodUid> = already.pods.iter().map(|pod| PodUid(pod.uid.clone())).collect();
+        let Some(more) = victims(book, node, &asked.want, asked.priority, &anyway) else { continue };
+        let mut all = already.clone();
+        all.pods.extend(more.into_iter().map(|uid| MetaPod { uid: uid.0 }));
+        result.node_name_to_meta_victims.insert(node.clone(), all);
+    }
+    result
+}
+
+/// What is written to bind a pod: node and slices in one object, so that the API server takes both or neither. The uid is there so that a
+/// pod of the same name which was made since does not get them.
+pub fn binding(namespace: &str, name: &str, uid: &str, node: &str, slices: &Slices) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {
+            "namespace": namespace,
+            "name": name,
+            "uid": uid,
+            "annotations": { (keys::SLICES): slices.to_annotation() },
+        },
+        "target": { "apiVersion": "v1", "kind": "Node", "name": node },
+    })
+}
+
+#[cfg(test)]
+#[path = "verbs_tests.rs"]
+mod tests;
