@@ -17,6 +17,7 @@ mod points;
 mod preempt;
 mod room;
 mod slices;
+mod start;
 mod want;
 
 pub use book::{Book, Booking, PodUid};
@@ -27,4 +28,7 @@ pub use points::{MOST_POINTS, points};
 pub use preempt::victims;
 pub use room::{Held, Room};
 pub use slices::{ContainerSlices, Slice, Slices, SlicesError};
+pub use start::{
+    StartRefusal, Started, TOKENS_FOR_EACH_GPU, TokenHolder, container_with, may_start, pods_with, tokens,
+};
 pub use want::{Compute, ContainerWant, Memory, Part, Stage, Want};

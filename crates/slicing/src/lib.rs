@@ -19,6 +19,7 @@ mod node;
 mod offer;
 mod selection;
 mod settings;
+mod slice_device;
 
 pub use answer::{Answer, AnswerContext, AnswerError, DeviceNode, Mount, answer};
 pub use classes::{Absent, CdiClass, ClassFiles, ClassSpecs, class_specs};
@@ -33,3 +34,4 @@ pub use minors::MigMinors;
 pub use node::{NodeGpu, NodeGpus, NodeMig};
 pub use offer::{Offer, OfferError, Resource, offer};
 pub use settings::{AllocationPolicy, DeviceIds, DeviceList, MigStrategy, Settings, SettingsError};
+pub use slice_device::{slice_device_name, slice_file_name, slice_spec, token_of_file};
