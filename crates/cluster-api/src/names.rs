@@ -10,6 +10,16 @@ pub const MIG_CONFIG_STATE: &str = "nvidia.com/mig.config.state";
 pub const MIG_CONFIG_STATE_OF: &str = "carve.dev/mig.config.state-of";
 /// Tells why the MIG config is not applied.
 pub const MIG_CONFIG_REASON: &str = "carve.dev/mig.config.reason";
+/// Of a Node: the GPUs that are given out in parts, written by the agent.
+pub const GPUS: &str = "carve.dev/gpus";
+/// Of a pod: which parts of which GPUs its containers have, written when it is bound.
+pub const SLICES: &str = "carve.dev/slices";
+/// Resource: tokens for parts of GPUs; kubelet counts them.
+pub const SLICE: &str = "carve.dev/slice";
+/// Resource: memory of all GPUs that are given out in parts, in MiB; the scheduler counts it.
+pub const MEMORY: &str = "carve.dev/memory";
+/// Resource: compute of all GPUs that are given out in parts, 100 for each; the scheduler counts it.
+pub const COMPUTE: &str = "carve.dev/compute";
 /// Whether there are GPUs.
 pub const GPU_PRESENT: &str = "nvidia.com/gpu.present";
 
@@ -28,5 +38,7 @@ pub const MIG_MANAGER: &str = "carve-mig";
 pub const CONDITIONS_MANAGER: &str = "carve-agent";
 /// Field manager of what is told about the devices of claims.
 pub const CLAIMS_MANAGER: &str = "carve-claims";
+/// Field manager of what is told about GPUs that are given out in parts.
+pub const SLICES_MANAGER: &str = "carve-slices";
 /// Who events come from.
 pub const REPORTER: &str = "carve-agent";

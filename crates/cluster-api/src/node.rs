@@ -56,12 +56,20 @@ pub struct PodView {
     pub namespace: String,
     /// Its name.
     pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// The node it is bound to.
+    pub node: Option<String>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
     /// Images and commands of its containers, one text each.
     pub programs: Vec<String>,
     /// Whether it has ended or is about to.
     pub ending: bool,
+    /// Whether it has ended.
+    pub ended: bool,
 }
 
 /// Whether an event is news or trouble.
@@ -231,6 +239,24 @@ impl NodeApi {
         Ok(api.list(&params).await?.items.into_iter().map(pod_view).collect())
     }
 
+    /// A pod, where there is one of that name.
+    pub async fn pod(&self, namespace: &str, name: &str) -> Result<Option<PodView>, ApiError> {
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        Ok(api.get_opt(name).await?.map(pod_view))
+    }
+
+    /// Makes these the resources that a manager of ours adds to what the Node has. Kubelet takes them over into what pods may have.
+    pub async fn apply_capacity(
+        &self,
+        manager: &str,
+        capacity: &BTreeMap<String, String>,
+    ) -> Result<(), ApiError> {
+        let patch = json!({"apiVersion": "v1", "kind": "Node", "status": {"capacity": capacity}});
+        let params = PatchParams::apply(manager).force();
+        self.nodes().patch_status(&self.node, &params, &Patch::Apply(patch)).await?;
+        Ok(())
+    }
+
     /// Asks for a pod to go, as far as its disruption budget allows.
     pub async fn evict(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
@@ -318,18 +344,24 @@ fn node_view(node: &Node) -> NodeView {
 
 fn pod_view(pod: Pod) -> PodView {
     let spec = pod.spec.unwrap_or_default();
+    let node = spec.node_name;
     let programs = spec.containers.into_iter().map(|container| {
         let words =
             container.command.unwrap_or_default().into_iter().chain(container.args.unwrap_or_default());
         container.image.into_iter().chain(words).collect::<Vec<_>>().join(" ")
     });
     let phase = pod.status.and_then(|status| status.phase).unwrap_or_default();
+    let ended = matches!(phase.as_str(), "Succeeded" | "Failed");
     PodView {
+        uid: pod.metadata.uid.unwrap_or_default(),
+        node,
+        annotations: pod.metadata.annotations.unwrap_or_default(),
+        ended,
         namespace: pod.metadata.namespace.unwrap_or_default(),
         name: pod.metadata.name.unwrap_or_default(),
         labels: pod.metadata.labels.unwrap_or_default(),
         programs: programs.collect(),
-        ending: pod.metadata.deletion_timestamp.is_some() || matches!(phase.as_str(), "Succeeded" | "Failed"),
+        ending: pod.metadata.deletion_timestamp.is_some() || ended,
     }
 }
 

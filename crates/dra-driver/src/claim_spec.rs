@@ -120,6 +120,25 @@ impl Places {
     pub fn shares_of(&self, uid: &str) -> PathBuf {
         self.limits.join(uid)
     }
+
+    /// Limits that containers read, memory in which they count, and the limiter that does both.
+    pub fn share_mounts(&self, uid: &str, part: &str, share: &str) -> Vec<Mount> {
+        let share = format!("{part}/{share}");
+        let on_host = self.shares_of(uid);
+        let mut mounts = vec![
+            read_only(&on_host.join("limits").join(&share), format!("{LIMITS_FOLDER}/{share}")),
+            Mount {
+                host_path: on_host.join("usage").join(&share).display().to_string(),
+                container_path: format!("{USAGE_FOLDER}/{share}"),
+                options: ["rw", "nosuid", "nodev", "noexec", "bind"].map(str::to_owned).to_vec(),
+            },
+        ];
+        if let Some(limiter) = &self.limiter {
+            mounts.push(read_only(limiter, LIMITER.to_owned()));
+            mounts.push(read_only(&self.preload(), "/etc/ld.so.preload".to_owned()));
+        }
+        mounts
+    }
 }
 
 fn read_only(host: &Path, container: String) -> Mount {
@@ -170,26 +189,7 @@ fn edits(uid: &str, device: &DeviceRecord, files: &NodeFiles, places: &Places) -
         }
     }
     if device.usage.has_share() {
-        edits.mounts.extend(share_mounts(uid, device, part, places));
+        edits.mounts.extend(places.share_mounts(uid, part, device.share_name()));
     }
     edits
-}
-
-/// Limits that containers read, memory in which they count, and the limiter that does both.
-fn share_mounts(uid: &str, device: &DeviceRecord, part: &str, places: &Places) -> Vec<Mount> {
-    let share = format!("{part}/{}", device.share_name());
-    let on_host = places.shares_of(uid);
-    let mut mounts = vec![
-        read_only(&on_host.join("limits").join(&share), format!("{LIMITS_FOLDER}/{share}")),
-        Mount {
-            host_path: on_host.join("usage").join(&share).display().to_string(),
-            container_path: format!("{USAGE_FOLDER}/{share}"),
-            options: ["rw", "nosuid", "nodev", "noexec", "bind"].map(str::to_owned).to_vec(),
-        },
-    ];
-    if let Some(limiter) = &places.limiter {
-        mounts.push(read_only(limiter, LIMITER.to_owned()));
-        mounts.push(read_only(&places.preload(), "/etc/ld.so.preload".to_owned()));
-    }
-    mounts
 }

@@ -27,7 +27,7 @@ mod sweep;
 mod turns;
 
 pub use claim_spec::{CdiNames, NodeFiles, Places};
-pub use limits::ContextMemory;
+pub use limits::{ContextMemory, leave_preload};
 pub use places::{PlacesError, SocketPlaces};
 pub use prepare_error::PrepareError;
 pub use preparer::{PreparedDevice, Preparer, PreparerSettings, Steps};

@@ -23,7 +23,7 @@ pub enum ContextMemory {
 
 impl ContextMemory {
     /// Bytes that a context takes of a GPU, or of a MIG device on it; none where it is not known.
-    fn of(&self, gpu: &str, is_mig: bool) -> u64 {
+    pub fn of(&self, gpu: &str, is_mig: bool) -> u64 {
         match self {
             ContextMemory::Told(bytes) => *bytes,
             // A MIG device has fewer multiprocessors than its GPU, so its contexts take less, and nobody has measured how much.
@@ -95,8 +95,7 @@ impl Preparer {
             made.map_err(|source| PrepareError::Share { claim: record.title(), source })?;
             if self.settings.places.limiter.is_some() {
                 let path = self.limits_here(&self.settings.places.preload());
-                let text = Places::preload_text();
-                write_if_new(&path, text.as_bytes()).map_err(|source| PrepareError::Limits {
+                leave_preload(&path).map_err(|source| PrepareError::Limits {
                     claim: record.title(),
                     path,
                     source,
@@ -110,6 +109,11 @@ impl Preparer {
         let within = on_host.strip_prefix(&self.settings.places.limits);
         within.map_or_else(|_| on_host.to_owned(), |within| self.settings.limits_here.join(within))
     }
+}
+
+/// Writes the file that makes every program of a container load the limiter.
+pub fn leave_preload(path: &Path) -> io::Result<()> {
+    write_if_new(path, Places::preload_text().as_bytes())
 }
 
 fn write_if_new(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -27,6 +27,7 @@ use crate::mps::MpsDoor;
 use crate::options::{AgentOptions, ConfigSource, Job};
 use crate::plugins::Plugins;
 use crate::rivals::{Rival, all_parts, rivals};
+use crate::slices::SlicesDoor;
 use crate::tell::Reporter;
 use crate::validation::Basis;
 use carve_cluster_api::{NodeApi, NodeView, Tone, names};
@@ -63,6 +64,7 @@ pub(crate) struct Agent {
     pub(crate) readiness: watch::Sender<Result<(), String>>,
     pub(crate) wishes: watch::Sender<Wish>,
     pub(crate) dra: Option<DraDoor>,
+    pub(crate) slices: Option<SlicesDoor>,
 
     node: NodeGpus,
     topology: Arc<Topology>,
@@ -219,6 +221,7 @@ impl Agent {
             readiness,
             wishes,
             dra: None,
+            slices: None,
             node,
             topology,
             fabric,
@@ -275,7 +278,13 @@ impl Agent {
         self.dra = Some(DraDoor::open(beginning));
     }
 
-    /// What the door for claims is to know.
+    /// Serves tokens from now on.
+    pub(crate) fn open_slices(&mut self, api: NodeApi) {
+        let (settings, news) = (Arc::clone(&self.settings), self.news_for_dra());
+        self.slices = Some(SlicesDoor::open(&self.options, settings, api, &self.reporter, news));
+    }
+
+    /// What the doors for claims and for tokens are to know.
     fn news_for_dra(&self) -> NodeNews {
         let sick = self.health.all().into_iter().filter_map(|(part, health)| match health {
             Health::Healthy => None,

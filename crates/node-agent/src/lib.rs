@@ -25,6 +25,7 @@ mod plugin;
 mod plugins;
 mod rivals;
 mod run;
+mod slices;
 mod tell;
 mod validation;
 

@@ -21,16 +21,19 @@ pub enum Job {
     Validation,
     /// Serves claims; in place of offering devices and of cutting GPUs by label, because a GPU has one master.
     Claims,
+    /// Serves tokens for pods that carve's scheduler has placed; in place of the same.
+    Slices,
 }
 
 impl Job {
     /// Every job with its name.
-    pub const ALL: [(Job, &'static str); 5] = [
+    pub const ALL: [(Job, &'static str); 6] = [
         (Job::DevicePlugin, "device-plugin"),
         (Job::Labels, "labels"),
         (Job::Mig, "mig"),
         (Job::Validation, "validation"),
         (Job::Claims, "claims"),
+        (Job::Slices, "slices"),
     ];
 }
 

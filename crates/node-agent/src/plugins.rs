@@ -19,6 +19,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tonic::transport::Server;
+use tonic::transport::server::Router;
 
 /// Every resource that is served.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ pub(crate) struct Plugins {
 }
 
 /// Which file it is: a socket that was made anew is another one.
-type Identity = (u64, u64, i64, i64);
+pub(crate) type Identity = (u64, u64, i64, i64);
 
 #[derive(Debug)]
 struct Running {
@@ -43,8 +44,9 @@ struct Running {
     registered: bool,
 }
 
+/// A server on a socket of its own.
 #[derive(Debug)]
-struct Serving {
+pub(crate) struct Serving {
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
     socket: PathBuf,
@@ -125,17 +127,17 @@ impl Plugins {
         let socket = self.folder.join(socket_name(name));
         let Some(running) = self.running.get_mut(name) else { return };
         // Somebody took the socket away, or put another one in its place.
-        let lost = running
-            .server
-            .as_ref()
-            .is_some_and(|one| one.task.is_finished() || one.identity != identity(&one.socket));
+        let lost = running.server.as_ref().is_some_and(Serving::is_lost);
         if lost && let Some(server) = running.server.take() {
             tracing::warn!(resource = %name, socket = %server.socket.display(), "the socket is gone; binding it anew");
             server.end().await;
             running.registered = false;
         }
         if running.server.is_none() {
-            match start(&socket, running.state.subscribe(), &self.metrics, &self.counter) {
+            let (stop, stopped) = watch::channel(false);
+            let plugin = Plugin::new(running.state.subscribe(), stopped, Arc::clone(&self.metrics));
+            let router = Server::builder().add_service(DevicePluginServer::new(plugin));
+            match start(&socket, router, stop, &self.counter) {
                 Ok(server) => running.server = Some(server),
                 Err(error) => {
                     tracing::error!(resource = %name, %error, "the resource can not be served; trying again");
@@ -144,7 +146,13 @@ impl Plugins {
             }
         }
         if !running.registered {
-            match register(&self.kubelet, name).await {
+            let request = RegisterRequest {
+                version: VERSION.to_owned(),
+                endpoint: socket_name(name),
+                resource_name: name.to_string(),
+                options: Some(OPTIONS),
+            };
+            match register(&self.kubelet, request).await {
                 Ok(()) => {
                     running.registered = true;
                     self.metrics.registered(name.as_str());
@@ -169,7 +177,12 @@ impl Plugins {
 }
 
 impl Serving {
-    async fn end(self) {
+    /// Whether it ended, or somebody put another socket in its place.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.task.is_finished() || self.identity != identity(&self.socket)
+    }
+
+    pub(crate) async fn end(self) {
         self.stop.send_replace(true);
         // Its streams end by themselves when told; draining has a limit of its own.
         let _ = self.task.await;
@@ -181,10 +194,11 @@ pub(crate) fn socket_name(resource: &ResourceName) -> String {
     format!("nvidia-{}.sock", resource.local())
 }
 
-fn start(
+/// Serves a plugin on a socket until `stop` is true.
+pub(crate) fn start(
     socket: &Path,
-    state: watch::Receiver<Arc<Served>>,
-    metrics: &Arc<Metrics>,
+    router: Router,
+    stop: watch::Sender<bool>,
     counter: &Handle,
 ) -> Result<Serving, carve_kubelet_api::serve::ServeError> {
     let bound = {
@@ -192,11 +206,8 @@ fn start(
         let _there = counter.enter();
         Socket::bind(socket)?
     };
-    let (stop, stopped) = watch::channel(false);
-    let plugin = Plugin::new(state, stopped.clone(), Arc::clone(metrics));
-    let router = Server::builder().add_service(DevicePluginServer::new(plugin));
+    let mut stopped = stop.subscribe();
     let task = counter.spawn(async move {
-        let mut stopped = stopped;
         let stop = async move {
             let _ = stopped.wait_for(|stop| *stop).await;
         };
@@ -207,13 +218,8 @@ fn start(
     Ok(Serving { stop, task, socket: socket.to_owned(), identity: identity(socket) })
 }
 
-async fn register(kubelet: &Path, name: &ResourceName) -> Result<(), String> {
-    let request = RegisterRequest {
-        version: VERSION.to_owned(),
-        endpoint: socket_name(name),
-        resource_name: name.to_string(),
-        options: Some(OPTIONS),
-    };
+/// Tells kubelet of a resource.
+pub(crate) async fn register(kubelet: &Path, request: RegisterRequest) -> Result<(), String> {
     let call = async {
         let channel = dial(kubelet).await.map_err(|error| error.to_string())?;
         RegistrationClient::new(channel).register(request).await.map_err(|status| status.message().to_owned())
@@ -224,7 +230,8 @@ async fn register(kubelet: &Path, name: &ResourceName) -> Result<(), String> {
     }
 }
 
-fn identity(path: &Path) -> Option<Identity> {
+/// Which file is there now.
+pub(crate) fn identity(path: &Path) -> Option<Identity> {
     let file = std::fs::symlink_metadata(path).ok()?;
     Some((file.dev(), file.ino(), file.ctime(), file.ctime_nsec()))
 }

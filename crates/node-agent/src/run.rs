@@ -150,6 +150,14 @@ async fn live(
         })?;
         agent.open_dra(api);
     }
+    if agent.options.jobs.contains(&Job::Slices) {
+        let api = agent.api.clone().ok_or_else(|| {
+            AgentError::Cluster(
+                "parts of GPUs are decided in a cluster, and no node name is given".to_owned(),
+            )
+        })?;
+        agent.open_slices(api);
+    }
 
     if agent.options.jobs.contains(&Job::Validation) {
         prove_in_the_background(&agent);

@@ -22,8 +22,14 @@ use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status};
 
-/// A device that a pod holds: resource, device, pod.
-type Holding = (String, String, String);
+/// A device that a container of a pod holds.
+#[derive(Debug, Clone)]
+struct Holding {
+    resource: String,
+    device: String,
+    pod: String,
+    container: String,
+}
 
 #[derive(Debug, Default)]
 struct Known {
@@ -63,14 +69,14 @@ impl PodResourcesLister for Door {
         _: Request<ListPodResourcesRequest>,
     ) -> Result<Response<ListPodResourcesResponse>, Status> {
         let held = lock(&self.0.held).clone();
-        let pods = held.iter().map(|(resource, device, pod)| PodResources {
-            name: pod.clone(),
+        let pods = held.into_iter().map(|Holding { resource, device, pod, container }| PodResources {
+            name: pod,
             namespace: "default".to_owned(),
             containers: vec![ContainerResources {
-                name: "main".to_owned(),
+                name: container,
                 devices: vec![ContainerDevices {
-                    resource_name: resource.clone(),
-                    device_ids: vec![device.clone()],
+                    resource_name: resource,
+                    device_ids: vec![device],
                     topology: None,
                 }],
                 dynamic_resources: Vec::new(),
@@ -155,14 +161,20 @@ impl FakeKubelet {
         *lock(&self.known.registrations)
     }
 
-    /// Says that a pod holds a device.
+    /// Says that a pod holds a device in its container `main`.
     pub fn hold(&self, resource: &str, device: &str, pod: &str) {
-        lock(&self.known.held).push((resource.to_owned(), device.to_owned(), pod.to_owned()));
+        self.hold_in(resource, device, pod, "main");
+    }
+
+    /// Says that a container of a pod holds a device.
+    pub fn hold_in(&self, resource: &str, device: &str, pod: &str, container: &str) {
+        let [resource, device, pod, container] = [resource, device, pod, container].map(str::to_owned);
+        lock(&self.known.held).push(Holding { resource, device, pod, container });
     }
 
     /// Says that a pod is gone.
     pub fn release(&self, pod: &str) {
-        lock(&self.known.held).retain(|(_, _, holder)| holder != pod);
+        lock(&self.known.held).retain(|holding| holding.pod != pod);
     }
 
     /// Waits until a resource is registered, and dials its plugin.

@@ -209,6 +209,9 @@ pub(crate) struct DraArgs {
     /// Serve ResourceClaims, in place of the device plugin and of the label nvidia.com/mig.config
     #[arg(long, env = "CARVE_DRA", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_parser = truth, value_name = "BOOL")]
     pub(crate) dra: bool,
+    /// Offer tokens for parts of GPUs that carve's scheduler has decided on, in place of the device plugin and of the label nvidia.com/mig.config
+    #[arg(long, env = "CARVE_SLICES", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_parser = truth, value_name = "BOOL")]
+    pub(crate) slices: bool,
     /// Name of the driver; gpu.nvidia.com where claims were written for NVIDIA's
     #[arg(long, env = "CARVE_DRIVER_NAME", default_value = "gpu.carve.dev", value_name = "NAME")]
     pub(crate) driver_name: String,

@@ -25,10 +25,16 @@ pub(super) fn options(machine: &MachineArgs, args: &AgentArgs) -> Result<AgentOp
         left_out.push(Job::DevicePlugin);
     }
     // A GPU has one master: kubelet's counts, a label, or claims.
-    if args.dra.dra {
-        left_out.extend([Job::DevicePlugin, Job::Mig]);
-    } else {
-        left_out.push(Job::Claims);
+    match (args.dra.dra, args.dra.slices) {
+        (true, true) => {
+            return Err(Failure::new(
+                "--dra and --slices are two ways to give out parts of the same GPUs, and neither would know of the other's; give one of \
+                 them: --dra where the cluster serves ResourceClaims, --slices where carve's scheduler places pods",
+            ));
+        }
+        (true, false) => left_out.extend([Job::DevicePlugin, Job::Mig, Job::Slices]),
+        (false, true) => left_out.extend([Job::DevicePlugin, Job::Mig, Job::Claims]),
+        (false, false) => left_out.extend([Job::Claims, Job::Slices]),
     }
     let mode = args.dra.dra_mode.parse().map_err(|error| Failure::new(format!("--dra-mode: {error}")))?;
     let label_target = match (&args.labels.output_file, args.labels.labels_to) {

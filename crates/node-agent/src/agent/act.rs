@@ -118,6 +118,9 @@ impl Agent {
         if let Some(dra) = &self.dra {
             dra.learn(self.news_for_dra());
         }
+        if let Some(slices) = &self.slices {
+            slices.learn(self.news_for_dra());
+        }
         self.label().await;
         self.tell_condition();
     }
@@ -229,6 +232,9 @@ impl Agent {
         if self.does(Job::DevicePlugin) && !self.aside {
             self.plugins.look_after().await;
         }
+        if let Some(slices) = &mut self.slices {
+            slices.look_after().await;
+        }
         let state = if let Some(why) = &self.offer_trouble {
             Err(why.clone())
         } else if let (false, Some(why)) = (self.configured, &self.config_trouble) {
@@ -239,6 +245,8 @@ impl Agent {
             Err("kubelet has not registered every resource".to_owned())
         } else if let Some(dra) = &self.dra {
             dra.state()
+        } else if let Some(slices) = &self.slices {
+            slices.state()
         } else {
             Ok(())
         };
@@ -254,6 +262,9 @@ impl Agent {
         self.plugins.withdraw().await;
         if let Some(dra) = &mut self.dra {
             dra.close().await;
+        }
+        if let Some(slices) = &mut self.slices {
+            slices.close().await;
         }
     }
 

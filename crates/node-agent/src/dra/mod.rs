@@ -10,7 +10,7 @@
 //! ```
 
 mod attribution;
-mod contexts;
+pub(crate) mod contexts;
 mod daemons;
 mod driver;
 mod facts;
