@@ -16,7 +16,7 @@ mod driver;
 mod facts;
 mod oversight;
 mod publish;
-mod shares;
+pub(crate) mod shares;
 mod sweep;
 
 use crate::cdi::Cdi;
@@ -173,7 +173,11 @@ impl DraDoor {
         tokio::spawn(sweep::run(Arc::clone(&claims), reporter.clone()));
         if dra.limiter.is_some() {
             let in_charge = Arc::new(AtomicBool::new(false));
-            tokio::spawn(shares::run(Arc::clone(&preparer), dra.limits.clone(), Arc::clone(&in_charge)));
+            tokio::spawn(shares::run(
+                shares::of_claims(Arc::clone(&preparer)),
+                dra.limits.clone(),
+                Arc::clone(&in_charge),
+            ));
             tokio::spawn(oversight::run(beginning, in_charge, reporter.clone()));
             if dra.limiter_context.is_none() {
                 tokio::spawn(measuring.run());

@@ -1,4 +1,4 @@
-//! Says to containers with fractions of one GPU whose turn it is, and lends them what others do not use.
+//! Says to containers with parts of one GPU whose turn it is, and lends them what others do not use.
 
 use carve_dra_driver::{Preparer, UsageRecord};
 use carve_limiter_host::{Keeper, Share};
@@ -9,16 +9,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+/// Shares by the GPU or MIG device of which they are: the folder of each below that of all limits, and its name there.
+pub(crate) type Found = BTreeMap<String, BTreeSet<(String, String)>>;
+/// Tells which there are, or that it can not be told now.
+pub(crate) type Find = Box<dyn Fn() -> Option<Found> + Send>;
+
 /// How often to look which fractions there are.
 const ROUND: Duration = Duration::from_millis(500);
 
 /// Looks again and again. Says when this agent is the one that does.
-pub(crate) async fn run(preparer: Arc<Preparer>, root: PathBuf, in_charge: Arc<AtomicBool>) {
-    let mut shares = Shares { root, keepers: BTreeMap::new(), lock: None, round: None, in_charge };
+pub(crate) async fn run(find: Find, root: PathBuf, in_charge: Arc<AtomicBool>) {
+    let mut shares = Shares { find, root, keepers: BTreeMap::new(), lock: None, round: None, in_charge };
     loop {
-        let preparer = Arc::clone(&preparer);
         let looked = tokio::task::spawn_blocking(move || {
-            let wait = shares.look(&preparer);
+            let wait = shares.look();
             (shares, wait)
         });
         let Ok((back, wait)) = looked.await else { return };
@@ -27,7 +31,25 @@ pub(crate) async fn run(preparer: Arc<Preparer>, root: PathBuf, in_charge: Arc<A
     }
 }
 
+/// Fractions of claims.
+pub(crate) fn of_claims(preparer: Arc<Preparer>) -> Find {
+    Box::new(move || {
+        let records = preparer.records().ok()?;
+        let mut there = Found::new();
+        for record in records.claims.values() {
+            for device in &record.devices {
+                let UsageRecord::Fraction { .. } = device.usage else { continue };
+                let Some(part) = device.part.clone() else { continue };
+                let share = (record.uid.clone(), device.share_name().to_owned());
+                there.entry(part).or_default().insert(share);
+            }
+        }
+        Some(there)
+    })
+}
+
 struct Shares {
+    find: Find,
     root: PathBuf,
     keepers: BTreeMap<String, Keeper>,
     /// Held by the agent that gives turns: there may be two in a rolling update.
@@ -37,7 +59,7 @@ struct Shares {
 }
 
 impl Shares {
-    fn look(&mut self, preparer: &Preparer) -> Duration {
+    fn look(&mut self) -> Duration {
         if self.lock.is_none() {
             self.lock = lock(&self.root.join("turns.lock"));
         }
@@ -47,23 +69,14 @@ impl Shares {
         self.in_charge.store(true, Ordering::Relaxed);
         if self.round.is_none_or(|round| round.elapsed() >= ROUND) {
             self.round = Some(Instant::now());
-            self.gather(preparer);
+            self.gather();
         }
         self.keepers.values_mut().map(Keeper::look).min().unwrap_or(ROUND).min(ROUND)
     }
 
-    fn gather(&mut self, preparer: &Preparer) {
+    fn gather(&mut self) {
         // Records that can not be read now can be at the next round; until then the shares are those that were known.
-        let Ok(records) = preparer.records() else { return };
-        let mut there: BTreeMap<String, BTreeSet<(String, String)>> = BTreeMap::new();
-        for record in records.claims.values() {
-            for device in &record.devices {
-                let UsageRecord::Fraction { .. } = device.usage else { continue };
-                let Some(part) = device.part.clone() else { continue };
-                let share = (record.uid.clone(), device.share_name().to_owned());
-                there.entry(part).or_default().insert(share);
-            }
-        }
+        let Some(there) = (self.find)() else { return };
         self.keepers.retain(|part, _| there.contains_key(part));
         for (part, shares) in &there {
             let keeper = self.keepers.entry(part.clone()).or_default();

@@ -19,7 +19,7 @@ mod tokens;
 
 use crate::cdi::Cdi;
 use crate::dra::NodeNews;
-use crate::dra::contexts;
+use crate::dra::{contexts, shares};
 use crate::holders::holders;
 use crate::options::AgentOptions;
 use crate::tell::Reporter;
@@ -90,6 +90,10 @@ impl SlicesDoor {
         });
         tokio::spawn(offer::run(api, reporter.clone(), heard.clone()));
         tokio::spawn(find_files(Cdi::new(options), settings, reporter.clone(), heard, facts));
+        if store.places.limiter.is_some() {
+            let (root, turns) = (store.places.limits.clone(), store.clone());
+            tokio::spawn(shares::run(Box::new(move || turns.shares()), root, Arc::default()));
+        }
         tokio::spawn(sweep::run(store, pod_resources));
         SlicesDoor { news, serving: Serving::new(options.kubelet_socket.clone(), starter) }
     }

@@ -2,6 +2,7 @@
 //!
 //! A record is written before anything of its pod and removed after everything of it, so that whatever a kill leaves is named in one.
 
+use crate::dra::shares::Found;
 use carve_bookings::{ContainerSlices, Slice, Started};
 use carve_cdi::{remove_named, write_named};
 use carve_dra_driver::{ContextMemory, NodeFiles, Places, leave_preload};
@@ -110,7 +111,7 @@ impl Store {
         }
         for (number, (token, slice)) in tokens.iter().zip(&container.slices).enumerate() {
             let minor = parts.minors.get(&slice.gpu).ok_or_else(|| format!("{} is not here", slice.gpu))?;
-            let share = format!("{}.{token}", container.name);
+            let share = share_name(&container.name, token);
             let limits = self.limits(slice);
             Share::create(&self.places.shares_of(uid), &slice.gpu.0, &share, &limits)
                 .map_err(|error| with_source(&error))?;
@@ -121,6 +122,21 @@ impl Store {
                 .map_err(|error| with_source(&error))?;
         }
         Ok(())
+    }
+
+    /// The shares of all containers that were started.
+    pub(crate) fn shares(&self) -> Option<Found> {
+        let mut found = Found::new();
+        for record in self.records().ok()?.into_values() {
+            for container in &record.slices {
+                let tokens = record.tokens.get(&container.name).into_iter().flatten();
+                for (token, slice) in tokens.zip(&container.slices) {
+                    let share = (record.uid.clone(), share_name(&container.name, token));
+                    found.entry(slice.gpu.0.clone()).or_default().insert(share);
+                }
+            }
+        }
+        Some(found)
     }
 
     fn limits(&self, slice: &Slice) -> Limits {
@@ -166,6 +182,11 @@ impl Store {
         let removed = remove_named(&self.cdi_folder, &slice_file_name(token));
         removed.map(drop).map_err(|error| with_source(&error))
     }
+}
+
+/// What the share of a container is called where limits are kept. Init containers leave their tokens to others of their pod.
+fn share_name(container: &str, token: &str) -> String {
+    format!("{container}.{token}")
 }
 
 fn with_source(error: &dyn std::error::Error) -> String {

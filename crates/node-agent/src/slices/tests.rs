@@ -208,6 +208,13 @@ async fn pods_that_start_at_once_get_each_its_own() {
     assert_eq!(node.given("slice-000"), on(5, 8_000, 5_000));
     assert_eq!(node.given("slice-002"), on(5, 1_000, 1_000));
     assert_eq!(node.given("slice-003"), on(4, 2_000, 2_000));
+    // Whoever gives turns finds them by GPU.
+    let shares = node.store().shares().expect("records");
+    let named = |uid: &str, share: &str| (uid.to_owned(), share.to_owned());
+    let first = BTreeSet::from([named("uid-a", "main.slice-001"), named("uid-c", "main.slice-003")]);
+    assert_eq!(shares["GPU-0"], first);
+    let second = BTreeSet::from([named("uid-b", "main.slice-000"), named("uid-c", "main.slice-002")]);
+    assert_eq!(shares["GPU-1"], second);
 }
 
 #[tokio::test]
