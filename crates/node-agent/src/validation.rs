@@ -242,7 +242,10 @@ fn cdi(options: &AgentOptions, node: &NodeGpus, basis: &Basis) -> Verdict {
 /// Whether a plugin offers these GPUs to kubelet.
 async fn plugin(options: &AgentOptions, node: &NodeGpus) -> Verdict {
     let folder = options.kubelet_socket.parent().unwrap_or(Path::new("/")).to_owned();
-    let parts = all_parts(node);
+    let mut parts = all_parts(node);
+    if options.jobs.contains(&Job::Slices) {
+        parts = carve_bookings::tokens(1).into_iter().map(PartId::new).collect();
+    }
     let give_up = tokio::time::Instant::now() + REGISTRATION;
     loop {
         let serving = rivals(&folder, &[], &parts).await;
@@ -291,6 +294,13 @@ async fn cuda(options: &AgentOptions, node: &NodeGpus, settings: &Settings) -> V
     if options.jobs.contains(&Job::Claims) && any {
         return Verdict::Skipped(
             "claims hold GPUs of this node, and what is theirs is left alone".to_owned(),
+        );
+    }
+    let started = fs::read_dir(options.state_dir.join("slices")).into_iter().flatten().flatten();
+    let any = started.into_iter().any(|entry| entry.path().extension().is_some_and(|kind| kind == "json"));
+    if options.jobs.contains(&Job::Slices) && any {
+        return Verdict::Skipped(
+            "pods hold parts of GPUs of this node, and what is theirs is left alone".to_owned(),
         );
     }
     let links = DriverLinks::new(options);

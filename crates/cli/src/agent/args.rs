@@ -210,7 +210,7 @@ pub(crate) struct DraArgs {
     #[arg(long, env = "CARVE_DRA", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_parser = truth, value_name = "BOOL")]
     pub(crate) dra: bool,
     /// Offer tokens for parts of GPUs that carve's scheduler has decided on, in place of the device plugin and of the label nvidia.com/mig.config
-    #[arg(long, env = "CARVE_SLICES", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_parser = truth, value_name = "BOOL")]
+    #[arg(long, env = "CARVE_SLICES", help_heading = "Parts of GPUs", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_parser = truth, value_name = "BOOL")]
     pub(crate) slices: bool,
     /// Name of the driver; gpu.nvidia.com where claims were written for NVIDIA's
     #[arg(long, env = "CARVE_DRIVER_NAME", default_value = "gpu.carve.dev", value_name = "NAME")]

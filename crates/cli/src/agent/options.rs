@@ -25,17 +25,7 @@ pub(super) fn options(machine: &MachineArgs, args: &AgentArgs) -> Result<AgentOp
         left_out.push(Job::DevicePlugin);
     }
     // A GPU has one master: kubelet's counts, a label, or claims.
-    match (args.dra.dra, args.dra.slices) {
-        (true, true) => {
-            return Err(Failure::new(
-                "--dra and --slices are two ways to give out parts of the same GPUs, and neither would know of the other's; give one of \
-                 them: --dra where the cluster serves ResourceClaims, --slices where carve's scheduler places pods",
-            ));
-        }
-        (true, false) => left_out.extend([Job::DevicePlugin, Job::Mig, Job::Slices]),
-        (false, true) => left_out.extend([Job::DevicePlugin, Job::Mig, Job::Claims]),
-        (false, false) => left_out.extend([Job::Claims, Job::Slices]),
-    }
+    left_out.extend(left_to_others(args.dra.dra, args.dra.slices)?);
     let mode = args.dra.dra_mode.parse().map_err(|error| Failure::new(format!("--dra-mode: {error}")))?;
     let label_target = match (&args.labels.output_file, args.labels.labels_to) {
         (Some(path), _) => LabelTarget::File(path.clone()),
@@ -92,6 +82,19 @@ pub(super) fn options(machine: &MachineArgs, args: &AgentArgs) -> Result<AgentOp
             limits: args.dra.limits.clone(),
         },
     })
+}
+
+/// Jobs that are not this agent's, by the way in which it gives GPUs out.
+fn left_to_others(dra: bool, slices: bool) -> Result<Vec<Job>, Failure> {
+    match (dra, slices) {
+        (true, true) => Err(Failure::new(
+            "--dra and --slices are two ways to give out parts of the same GPUs, and neither would know of the other's; give one of \
+             them: --dra where the cluster serves ResourceClaims, --slices where carve's scheduler places pods",
+        )),
+        (true, false) => Ok(vec![Job::DevicePlugin, Job::Mig, Job::Slices]),
+        (false, true) => Ok(vec![Job::DevicePlugin, Job::Mig, Job::Claims]),
+        (false, false) => Ok(vec![Job::Claims, Job::Slices]),
+    }
 }
 
 /// Bytes, or nothing where they are to be measured.
@@ -170,7 +173,21 @@ fn non_empty(list: Vec<String>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::limiter_context;
+    use super::{left_to_others, limiter_context};
+    use carve_node_agent::Job;
+
+    #[test]
+    fn a_gpu_has_one_master() {
+        let all = [Job::DevicePlugin, Job::Mig, Job::Claims, Job::Slices];
+        let own = |dra, slices| {
+            let left = left_to_others(dra, slices).ok()?;
+            Some(all.into_iter().filter(|job| !left.contains(job)).collect::<Vec<_>>())
+        };
+        assert_eq!(own(false, false), Some(vec![Job::DevicePlugin, Job::Mig]));
+        assert_eq!(own(true, false), Some(vec![Job::Claims]));
+        assert_eq!(own(false, true), Some(vec![Job::Slices]));
+        assert_eq!(own(true, true), None);
+    }
 
     #[test]
     fn a_context_is_measured_or_said() {

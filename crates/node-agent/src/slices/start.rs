@@ -175,7 +175,7 @@ impl Starter {
         let text = view.annotations.get(names::SLICES).ok_or_else(|| {
             format!(
                 "pod {pod} asks for {} and has no annotation {}, which carve's scheduler writes when it binds a pod: it was placed by \
-                 another one. Set its schedulerName to carve's and delete it, so that it is made anew",
+                 another one. Set its schedulerName to carve-scheduler and delete it, so that it is made anew",
                 names::SLICE,
                 names::SLICES
             )
