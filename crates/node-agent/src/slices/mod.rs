@@ -87,6 +87,7 @@ impl SlicesDoor {
             pods: Box::new(api.clone()),
             facts: known,
             store: store.clone(),
+            turn: Default::default(),
         });
         tokio::spawn(offer::run(api, reporter.clone(), heard.clone()));
         tokio::spawn(find_files(Cdi::new(options), settings, reporter.clone(), heard, facts));

@@ -9,7 +9,7 @@ use carve_cluster_api::{NodeApi, PodView, names};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 /// What the node has, as far as starting needs it.
 #[derive(Debug, Clone, Default)]
@@ -50,6 +50,8 @@ pub(crate) struct Starter {
     pub(crate) pods: Box<dyn Pods>,
     pub(crate) facts: watch::Receiver<NodeFacts>,
     pub(crate) store: Store,
+    /// One container at a time is held against the others.
+    pub(crate) turn: Mutex<()>,
 }
 
 /// A container that is about to start.
@@ -107,6 +109,9 @@ impl Starter {
         let container =
             container_with(&pod, &tokens, &holders, &slices).map_err(|refusal| refusal.to_string())?;
         let start = Start { pod, uid: view.uid, slices, container, tokens };
+        let _turn = self.turn.lock().await;
+        // Asked again: a pod that came and started in between would not be counted.
+        let holders = token_holders(&self.pod_resources).await?;
         let nobody = BTreeSet::new();
         match self.make(&start, &holders, nobody).await? {
             Err(StartRefusal::NoRoom { .. }) => {
@@ -192,7 +197,9 @@ impl Starter {
         let records = self.store.records().unwrap_or_default();
         for record in records.values().filter(|record| record.pod != own && record.is_held(holders)) {
             let (namespace, name) = record.pod.split_once('/').unwrap_or_default();
-            if let Ok(Some(view)) = self.pods.pod(namespace, name).await
+            // Others wait for their turn, so nobody is asked again who does not answer.
+            let Ok(view) = self.pods.pod(namespace, name).await else { break };
+            if let Some(view) = view
                 && view.uid == record.uid
                 && view.ended
             {

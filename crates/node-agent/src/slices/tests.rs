@@ -126,6 +126,7 @@ impl Node {
             pods: Box::new(self.pods.clone()),
             facts: self.facts.subscribe(),
             store: self.store(),
+            turn: Default::default(),
         };
         let mut door = Serving::new(self.kubelet.socket(), Arc::new(starter));
         door.look_after().await;
