@@ -1,7 +1,7 @@
 //! The verbs.
 
 use crate::asked::Asked;
-use crate::wire::{FilterResult, HostPriority, MetaPod, MetaVictims, PreemptionResult};
+use crate::wire::{BindingArgs, FilterResult, HostPriority, MetaPod, MetaVictims, PreemptionResult};
 use carve_admission::keys;
 use carve_bookings::{Book, Misfit, PodUid, Room, Slices, choose, points, victims};
 use serde_json::{Value, json};
@@ -68,18 +68,19 @@ pub fn preempt(book: &Book, nodes: &BTreeMap<String, MetaVictims>, asked: &Asked
 }
 
 /// What is written to bind a pod: node and slices in one object, so that the API server takes both or neither. The uid is there so that a
-/// pod of the same name which was made since does not get them.
-pub fn binding(namespace: &str, name: &str, uid: &str, node: &str, slices: &Slices) -> Value {
+/// pod of the same name which was made since does not get them, and the version so that of two that were sent only one counts.
+pub fn binding(args: &BindingArgs, version: &str, slices: &Slices) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Binding",
         "metadata": {
-            "namespace": namespace,
-            "name": name,
-            "uid": uid,
+            "namespace": args.pod_namespace,
+            "name": args.pod_name,
+            "uid": args.pod_uid,
+            "resourceVersion": version,
             "annotations": { (keys::SLICES): slices.to_annotation() },
         },
-        "target": { "apiVersion": "v1", "kind": "Node", "name": node },
+        "target": { "apiVersion": "v1", "kind": "Node", "name": args.node },
     })
 }
 

@@ -127,7 +127,8 @@ fn node_and_slices_are_one_object() {
     let slices = bind(&mut book, &pod, "a");
     let sent = json!({"PodName": "one", "PodNamespace": "team", "PodUID": "uid-one", "Node": "a"});
     let args: BindingArgs = serde_json::from_value(sent).unwrap();
-    let object = binding(&args.pod_namespace, &args.pod_name, &args.pod_uid, &args.node, &slices);
+    let object = binding(&args, "17", &slices);
+    assert_eq!(object["metadata"]["resourceVersion"], "17");
     assert_eq!(object["target"]["name"], "a");
     assert_eq!(object["metadata"]["uid"], "uid-one");
     let written = object["metadata"]["annotations"]["carve.dev/slices"].as_str().unwrap();

@@ -1,0 +1,136 @@
+//! What is known of the cluster: the book, made of nodes and pods as the API server shows them.
+//!
+//! ```text
+//!                bind is sent                   a watch shows it
+//!   not booked ───────────────▶ booked, unseen ─────────────────▶ booked, seen
+//!        ▲                          │ refused                        │ ended, or gone
+//!        └──────────────────────────┴────────────────────────────────┘
+//! ```
+//! A booking that nobody has seen yet is never dropped because a watch does not show it: it may be on its way.
+
+use carve_admission::keys;
+use carve_bookings::{Book, Booking, Offer, PodUid, Slices};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Annotation of a Node: its GPUs that are given out in parts.
+const GPUS: &str = "carve.dev/gpus";
+
+/// Everything that decisions are made of.
+#[derive(Debug, Default)]
+pub struct Cluster {
+    book: Book,
+    nodes_listed: bool,
+    pods_listed: bool,
+}
+
+fn name_of(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+fn uid_of(object: &Value) -> PodUid {
+    PodUid(object["metadata"]["uid"].as_str().unwrap_or_default().to_owned())
+}
+
+/// Whether a pod still holds what it was given: it is on a node, and its containers have not all ended.
+fn holds(pod: &Value) -> Option<&str> {
+    let ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty() && !ended)
+}
+
+impl Cluster {
+    /// The book.
+    pub fn book(&self) -> &Book {
+        &self.book
+    }
+
+    pub(crate) fn book_mut(&mut self) -> &mut Book {
+        &mut self.book
+    }
+
+    /// Whether everything was seen once. Before that nothing may be decided: what was not seen would be given away again.
+    pub fn is_known(&self) -> bool {
+        self.nodes_listed && self.pods_listed
+    }
+
+    /// A node is there, or has changed. One whose list does not read offers nothing, because nobody knows what.
+    pub fn node_seen(&mut self, node: &Value) {
+        let name = name_of(node);
+        let offer = match node["metadata"]["annotations"][GPUS].as_str() {
+            None => Offer::default(),
+            Some(text) => Offer::from_annotation(text).unwrap_or_else(|error| {
+                tracing::warn!(node = name, %error, "its GPUs are not given out");
+                Offer::default()
+            }),
+        };
+        if offer.gpus.is_empty() {
+            self.book.withdraw(name);
+        } else {
+            self.book.offer(name, offer);
+        }
+    }
+
+    /// A node is gone.
+    pub fn node_gone(&mut self, name: &str) {
+        self.book.withdraw(name);
+    }
+
+    /// All nodes were listed: these are there, and no others.
+    pub fn nodes_listed(&mut self, names: &BTreeSet<String>) {
+        let gone: Vec<String> = self
+            .book
+            .rooms()
+            .map(|(node, _)| node)
+            .filter(|node| !names.contains(*node))
+            .map(str::to_owned)
+            .collect();
+        for node in gone {
+            self.book.withdraw(&node);
+        }
+        self.nodes_listed = true;
+    }
+
+    /// A pod is there, or has changed.
+    pub fn pod_seen(&mut self, pod: &Value) {
+        let (uid, annotations) = (uid_of(pod), &pod["metadata"]["annotations"]);
+        let Some(node) = holds(pod) else {
+            // One that is not bound says nothing about a binding that is on its way.
+            if pod["spec"]["nodeName"].is_string() {
+                self.book.release(&uid);
+            }
+            return;
+        };
+        let Some(text) = annotations[keys::SLICES].as_str() else { return };
+        let name = format!("{}/{}", pod["metadata"]["namespace"].as_str().unwrap_or_default(), name_of(pod));
+        match Slices::from_annotation(text) {
+            Ok(slices) => {
+                let priority = pod["spec"]["priority"].as_i64().and_then(|one| i32::try_from(one).ok());
+                self.book.hold(uid, Booking::new(&name, node, &slices, priority.unwrap_or(0), true));
+            }
+            Err(error) => tracing::error!(pod = name, %error, "what it holds is not known"),
+        }
+    }
+
+    /// A pod is gone.
+    pub fn pod_gone(&mut self, pod: &Value) {
+        self.book.release(&uid_of(pod));
+    }
+
+    /// All pods were listed: these are there. Of the others, those that were seen before are gone.
+    pub fn pods_listed(&mut self, uids: &BTreeSet<PodUid>) {
+        let gone: Vec<PodUid> = self
+            .book
+            .pods()
+            .filter(|(uid, booking)| booking.seen && !uids.contains(uid))
+            .map(|(uid, _)| uid.clone())
+            .collect();
+        for uid in gone {
+            self.book.release(&uid);
+        }
+        self.pods_listed = true;
+    }
+}
+
+#[cfg(test)]
+#[path = "cluster_tests.rs"]
+mod tests;

@@ -1,0 +1,89 @@
+//! The book that comes of what watches show.
+
+use super::Cluster;
+use carve_bookings::{Booking, PodUid, Slices};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+fn node(name: &str, gpus: &str) -> Value {
+    json!({"metadata": {"name": name, "annotations": {"carve.dev/gpus": gpus}}})
+}
+
+const ONE_GPU: &str = r#"{"v":1,"gpus":[{"uuid":"GPU-0","product":"T4","memory":15000}]}"#;
+const HALF: &str = r#"{"v":1,"containers":[{"name":"main","stage":"main","slices":[{"gpu":"GPU-0","memory":7500,"compute":500}]}]}"#;
+
+fn pod(phase: &str) -> Value {
+    json!({
+        "metadata": {"name": "one", "namespace": "team", "uid": "uid-one", "annotations": {"carve.dev/slices": HALF}},
+        "spec": {"nodeName": "a", "priority": 7},
+        "status": {"phase": phase},
+    })
+}
+
+fn left(cluster: &Cluster) -> Vec<u64> {
+    cluster.book().room("a").into_iter().flat_map(|room| room.left().map(|(_, held)| held.memory.0)).collect()
+}
+
+fn uids(uids: &[&str]) -> BTreeSet<PodUid> {
+    uids.iter().map(|&uid| PodUid(uid.to_owned())).collect()
+}
+
+#[test]
+fn nothing_is_known_before_both_lists() {
+    let mut cluster = Cluster::default();
+    cluster.nodes_listed(&BTreeSet::new());
+    assert!(!cluster.is_known());
+    cluster.pods_listed(&BTreeSet::new());
+    assert!(cluster.is_known());
+}
+
+#[test]
+fn a_pod_holds_its_part_until_it_has_ended() {
+    let mut cluster = Cluster::default();
+    cluster.node_seen(&node("a", ONE_GPU));
+    cluster.pod_seen(&pod("Pending"));
+    assert_eq!(left(&cluster), [7_500]);
+    assert_eq!(cluster.book().booking(&PodUid("uid-one".to_owned())).unwrap().priority, 7);
+    cluster.pod_seen(&pod("Running"));
+    assert_eq!(left(&cluster), [7_500]);
+    cluster.pod_seen(&pod("Succeeded"));
+    assert_eq!(left(&cluster), [15_000]);
+    cluster.pod_seen(&pod("Running"));
+    cluster.pod_gone(&pod("Running"));
+    assert_eq!(left(&cluster), [15_000]);
+}
+
+#[test]
+fn what_was_bound_a_moment_ago_stays_until_it_is_seen() {
+    let mut cluster = Cluster::default();
+    cluster.node_seen(&node("a", ONE_GPU));
+    let (uid, slices) = (PodUid("uid-one".to_owned()), Slices::from_annotation(HALF).unwrap());
+    cluster.book_mut().hold(uid.clone(), Booking::new("team/one", "a", &slices, 0, false));
+    // An older word about the pod, and lists that were made before.
+    let mut before = pod("Pending");
+    before["spec"].as_object_mut().unwrap().remove("nodeName");
+    cluster.pod_seen(&before);
+    cluster.pods_listed(&uids(&[]));
+    assert_eq!(left(&cluster), [7_500]);
+    cluster.pod_seen(&pod("Running"));
+    assert!(cluster.book().booking(&uid).unwrap().seen);
+    // Now a list without it means that it is gone.
+    cluster.pods_listed(&uids(&["uid-other"]));
+    assert_eq!(left(&cluster), [15_000]);
+}
+
+#[test]
+fn nodes_that_are_gone_or_do_not_read_offer_nothing() {
+    let mut cluster = Cluster::default();
+    cluster.node_seen(&node("a", ONE_GPU));
+    cluster.node_seen(&node("a", "{}"));
+    assert!(left(&cluster).is_empty());
+    cluster.node_seen(&node("a", ONE_GPU));
+    cluster.nodes_listed(&BTreeSet::from(["b".to_owned()]));
+    assert!(left(&cluster).is_empty());
+    cluster.node_seen(&node("a", ONE_GPU));
+    cluster.node_gone("a");
+    assert!(left(&cluster).is_empty());
+    cluster.node_seen(&json!({"metadata": {"name": "cpu"}}));
+    assert!(cluster.book().room("cpu").is_none());
+}

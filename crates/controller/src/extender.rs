@@ -1,0 +1,178 @@
+//! Answers a kube-scheduler, and binds: the only moment at which something is written.
+
+use crate::cluster::Cluster;
+use crate::store::{Store, StoreError};
+use carve_bookings::{Booking, PodUid, Slices};
+use carve_extender::wire::{
+    Args, BindingArgs, BindingResult, FilterResult, HostPriority, Pod, PreemptionArgs, PreemptionResult,
+};
+use carve_extender::{Asked, binding, decide, filter, preempt, prioritize};
+use serde_json::Value;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Said while lists are still being read, or while another replica leads.
+const NOT_YET: &str = "carve's controller does not know the cluster yet; the scheduler tries again";
+
+/// The extender.
+#[derive(Clone)]
+pub struct Extender {
+    cluster: Arc<Mutex<Cluster>>,
+    store: Arc<dyn Store>,
+}
+
+impl std::fmt::Debug for Extender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Extender").field("cluster", &self.cluster).finish_non_exhaustive()
+    }
+}
+
+impl Extender {
+    /// Over what is known and what can be written.
+    pub fn new(cluster: Arc<Mutex<Cluster>>, store: Arc<dyn Store>) -> Self {
+        Extender { cluster, store }
+    }
+
+    fn cluster(&self) -> MutexGuard<'_, Cluster> {
+        // Whoever panicked with it changed the book by whole steps only.
+        self.cluster.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the cluster is known, so that answers mean something.
+    pub fn is_ready(&self) -> bool {
+        self.cluster().is_known()
+    }
+
+    /// Which nodes will do.
+    pub fn filter(&self, args: &Args) -> FilterResult {
+        let wrong = |error: String| FilterResult { error, ..FilterResult::default() };
+        let cluster = self.cluster();
+        if !cluster.is_known() {
+            return wrong(NOT_YET.to_owned());
+        }
+        let Some(nodes) = &args.node_names else {
+            return wrong("nodes came as objects; set nodeCacheCapable: true for this extender".to_owned());
+        };
+        match Asked::of(&args.pod) {
+            Ok(asked) => filter(cluster.book(), nodes, &asked),
+            // No node can change that, and it should stand in the pod's events.
+            Err(error) => {
+                let all = nodes.iter().map(|node| (node.clone(), error.to_string())).collect();
+                FilterResult { failed_and_unresolvable_nodes: all, ..FilterResult::default() }
+            }
+        }
+    }
+
+    /// How good nodes are.
+    pub fn prioritize(&self, args: &Args) -> Vec<HostPriority> {
+        let nodes = args.node_names.as_deref().unwrap_or_default();
+        match Asked::of(&args.pod) {
+            Ok(asked) => prioritize(self.cluster().book(), nodes, &asked),
+            Err(_) => nodes.iter().map(|node| HostPriority { host: node.clone(), score: 0 }).collect(),
+        }
+    }
+
+    /// Who would have to go.
+    pub fn preempt(&self, args: &PreemptionArgs) -> PreemptionResult {
+        let cluster = self.cluster();
+        match Asked::of(&args.pod) {
+            Ok(asked) if cluster.is_known() => {
+                preempt(cluster.book(), &args.node_name_to_meta_victims, &asked)
+            }
+            _ => PreemptionResult::default(),
+        }
+    }
+
+    /// Binds a pod to a node, with the parts that it gets there.
+    pub async fn bind(&self, args: &BindingArgs) -> BindingResult {
+        match self.try_bind(args).await {
+            Ok(()) => BindingResult::default(),
+            Err(error) => {
+                tracing::info!(
+                    pod = format!("{}/{}", args.pod_namespace, args.pod_name),
+                    node = args.node,
+                    error,
+                    "not bound"
+                );
+                BindingResult { error }
+            }
+        }
+    }
+
+    async fn try_bind(&self, args: &BindingArgs) -> Result<(), String> {
+        let (asked, version) = self.look_up(args).await?;
+        let slices = self.book(&asked, &args.node)?;
+        match self.store.bind(&binding(args, &version, &slices)).await {
+            Ok(()) => Ok(()),
+            Err(error) => self.settle(args, &asked.uid, error).await,
+        }
+    }
+
+    /// The pod as the API server has it: what it asks for is taken from nowhere else.
+    async fn pod(&self, args: &BindingArgs) -> Result<Option<Value>, StoreError> {
+        let found = self.store.pod(&args.pod_namespace, &args.pod_name).await?;
+        Ok(found.filter(|pod| pod["metadata"]["uid"] == args.pod_uid.as_str()))
+    }
+
+    /// What it asks for, and its version.
+    async fn look_up(&self, args: &BindingArgs) -> Result<(Asked, String), String> {
+        let pod = self.pod(args).await.map_err(|error| error.to_string())?.ok_or("the pod is gone")?;
+        if is_bound(&pod) {
+            self.cluster().pod_seen(&pod);
+            return Err("the pod is bound already".to_owned());
+        }
+        let version = pod["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+        let pod: Pod =
+            serde_json::from_value(pod).map_err(|error| format!("the pod does not read: {error}"))?;
+        Ok((Asked::of(&pod).map_err(|error| error.to_string())?, version))
+    }
+
+    /// Decides and books in one step, so that nobody else is given the same before the API server shows it.
+    fn book(&self, asked: &Asked, node: &str) -> Result<Slices, String> {
+        let mut cluster = self.cluster();
+        if !cluster.is_known() {
+            return Err(NOT_YET.to_owned());
+        }
+        let slices = decide(cluster.book(), node, asked).map_err(|misfit| misfit.to_string())?;
+        let booking = Booking::new(&asked.pod, node, &slices, asked.priority, false);
+        cluster.book_mut().hold(asked.uid.clone(), booking);
+        Ok(slices)
+    }
+
+    /// Takes back a booking that came to nothing, unless a watch has shown the pod bound since.
+    fn unbook(&self, uid: &PodUid) {
+        let mut cluster = self.cluster();
+        if cluster.book().booking(uid).is_some_and(|booking| !booking.seen) {
+            cluster.book_mut().release(uid);
+        }
+    }
+
+    /// It was not bound, or nobody knows: the pod itself is asked. While that can not be known, it stays booked, and the scheduler tries again.
+    async fn settle(&self, args: &BindingArgs, uid: &PodUid, error: StoreError) -> Result<(), String> {
+        match (self.pod(args).await, &error) {
+            (Ok(Some(pod)), _) if is_bound(&pod) => {
+                self.cluster().pod_seen(&pod);
+                let here = pod["spec"]["nodeName"] == args.node.as_str();
+                if here { Ok(()) } else { Err("the pod was bound to another node".to_owned()) }
+            }
+            (Ok(None), _) => {
+                self.unbook(uid);
+                Err("the pod is gone".to_owned())
+            }
+            (_, StoreError::Refused(_)) => {
+                self.unbook(uid);
+                Err(error.to_string())
+            }
+            (_, StoreError::NoAnswer(_)) => {
+                Err(format!("it is not known yet whether the pod was bound: {error}"))
+            }
+        }
+    }
+}
+
+fn is_bound(pod: &Value) -> bool {
+    pod["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty())
+}
+
+#[cfg(test)]
+#[path = "extender_tests.rs"]
+mod tests;

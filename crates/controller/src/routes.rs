@@ -1,0 +1,70 @@
+//! The extender's verbs over HTTP.
+
+use crate::extender::Extender;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router, body::Bytes};
+
+/// A pod may have 3 MiB, and names of a few thousand nodes come with it.
+const MOST: usize = 16 * 1024 * 1024;
+
+/// `POST /filter`, `/prioritize`, `/preempt`, `/bind`, and `GET /readyz`.
+pub fn routes(extender: Extender) -> Router {
+    Router::new()
+        .route("/filter", post(answer_filter))
+        .route("/prioritize", post(answer_prioritize))
+        .route("/preempt", post(answer_preempt))
+        .route("/bind", post(answer_bind))
+        .route("/readyz", get(ready))
+        .layer(DefaultBodyLimit::max(MOST))
+        .with_state(extender)
+}
+
+/// What was sent, or what is wrong with it.
+fn read<T: for<'de> serde::Deserialize<'de>>(body: &Bytes) -> Result<T, Response> {
+    serde_json::from_slice(body).map_err(|error| {
+        let words = format!("this is nothing that a kube-scheduler sends to an extender: {error}\n");
+        (StatusCode::BAD_REQUEST, words).into_response()
+    })
+}
+
+async fn answer_filter(State(extender): State<Extender>, body: Bytes) -> Response {
+    match read(&body) {
+        Ok(args) => Json(extender.filter(&args)).into_response(),
+        Err(response) => response,
+    }
+}
+
+async fn answer_prioritize(State(extender): State<Extender>, body: Bytes) -> Response {
+    match read(&body) {
+        Ok(args) => Json(extender.prioritize(&args)).into_response(),
+        Err(response) => response,
+    }
+}
+
+async fn answer_preempt(State(extender): State<Extender>, body: Bytes) -> Response {
+    match read(&body) {
+        Ok(args) => Json(extender.preempt(&args)).into_response(),
+        Err(response) => response,
+    }
+}
+
+async fn answer_bind(State(extender): State<Extender>, body: Bytes) -> Response {
+    match read(&body) {
+        // Not dropped with the connection: a binding that was begun is brought to its end.
+        Ok(args) => match tokio::spawn(async move { extender.bind(&args).await }).await {
+            Ok(result) => Json(result).into_response(),
+            Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        },
+        Err(response) => response,
+    }
+}
+
+async fn ready(State(extender): State<Extender>) -> Response {
+    match extender.is_ready() {
+        true => "ok".into_response(),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "the cluster is not known yet\n").into_response(),
+    }
+}
