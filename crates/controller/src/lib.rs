@@ -10,10 +10,12 @@
 mod cluster;
 pub mod election;
 mod extender;
+mod kubernetes;
 mod routes;
 mod store;
 
 pub use cluster::Cluster;
 pub use extender::Extender;
+pub use kubernetes::Kubernetes;
 pub use routes::routes;
 pub use store::{Store, StoreError};
