@@ -19,8 +19,8 @@ pub type Moment = Duration;
 pub struct Record {
     /// Who leads; empty where nobody does.
     pub holder: String,
-    /// How often it was written by its holder, so that two writings differ.
-    pub renewals: u64,
+    /// Which writing of it this is, as the API server counts them.
+    pub version: String,
     /// How long it counts.
     pub duration: Duration,
 }
@@ -28,8 +28,8 @@ pub struct Record {
 /// What to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Move {
-    /// Write this over the record that was seen, if it is still that one.
-    Write(Record),
+    /// Write ourselves over the record that was seen, if it is still that one.
+    Write,
     /// Look again later.
     Wait,
 }
@@ -53,17 +53,16 @@ impl Election {
 
     /// The record is this now; none where there is no Lease yet.
     pub fn observe(&mut self, record: Option<Record>, now: Moment) -> Move {
-        let fresh = Record { holder: self.me.clone(), renewals: 1, duration: self.duration };
-        let Some(record) = record else { return Move::Write(fresh) };
+        let Some(record) = record else { return Move::Write };
         let since = match &self.observed {
             Some((known, since)) if *known == record => *since,
             _ => now,
         };
-        self.observed = Some((record.clone(), since));
-        let mine = record.holder == self.me;
         let over = record.holder.is_empty() || now.saturating_sub(since) >= record.duration;
+        let mine = record.holder == self.me;
+        self.observed = Some((record, since));
         if mine || over {
-            return Move::Write(Record { renewals: record.renewals.wrapping_add(1), ..fresh });
+            return Move::Write;
         }
         self.renewed = None;
         Move::Wait
@@ -91,18 +90,17 @@ mod tests {
 
     /// A Lease: a write counts only over the version that its writer saw.
     #[derive(Default)]
-    struct Lease {
-        record: Option<Record>,
-        version: u64,
-    }
+    struct Lease(Option<Record>);
 
     impl Lease {
-        fn write(&mut self, record: Record, over: u64) -> bool {
-            let taken = self.version == over;
-            if taken {
-                (self.record, self.version) = (Some(record), over + 1);
+        fn write(&mut self, holder: &str, over: Option<&Record>) -> Option<Record> {
+            if self.0.as_ref() != over {
+                return None;
             }
-            taken
+            let version = over.map_or(0, |record| record.version.parse::<u64>().unwrap()) + 1;
+            self.0 =
+                Some(Record { holder: holder.to_owned(), version: version.to_string(), duration: DURATION });
+            self.0.clone()
         }
     }
 
@@ -114,33 +112,32 @@ mod tests {
     fn the_first_leads_and_another_follows_when_it_is_gone() {
         let (mut lease, mut one, mut two) =
             (Lease::default(), Election::new("one", DURATION), Election::new("two", DURATION));
-        let Move::Write(record) = one.observe(None, at(100)) else { panic!() };
-        assert!(lease.write(record.clone(), 0));
-        one.written(record, at(100));
+        assert_eq!(one.observe(None, at(100)), Move::Write);
+        one.written(lease.write("one", None).unwrap(), at(100));
         assert!(one.leads(at(109)) && !one.leads(at(110)), "it stops by itself");
         // The clock of the other is another one.
-        assert_eq!(two.observe(lease.record.clone(), at(7)), Move::Wait);
-        assert_eq!(two.observe(lease.record.clone(), at(21)), Move::Wait);
-        let Move::Write(record) = two.observe(lease.record.clone(), at(22)) else { panic!() };
-        assert!(lease.write(record.clone(), 1));
-        two.written(record, at(22));
+        let seen = lease.0.clone();
+        assert_eq!(two.observe(seen.clone(), at(7)), Move::Wait);
+        assert_eq!(two.observe(seen.clone(), at(21)), Move::Wait);
+        assert_eq!(two.observe(seen.clone(), at(22)), Move::Write);
+        two.written(lease.write("two", seen.as_ref()).unwrap(), at(22));
         assert!(two.leads(at(23)));
-        assert_eq!(one.observe(lease.record.clone(), at(116)), Move::Wait);
+        assert_eq!(one.observe(lease.0.clone(), at(116)), Move::Wait);
         assert!(!one.leads(at(116)));
     }
 
     #[test]
     fn a_leader_that_gives_up_is_followed_at_once() {
         let mut two = Election::new("two", DURATION);
-        let given_up = Record { holder: String::new(), renewals: 9, duration: DURATION };
-        assert!(matches!(two.observe(Some(given_up), at(1)), Move::Write(record) if record.renewals == 10));
+        let given_up = Record { holder: String::new(), version: "9".to_owned(), duration: DURATION };
+        assert_eq!(two.observe(Some(given_up), at(1)), Move::Write);
     }
 
-    /// How far a replica is: it has nothing to do, it has decided what to write, or it was answered and has not heard of it.
+    /// How far a replica is: it has nothing to do, it has decided to write, or it was answered and has not heard of it.
     #[derive(Clone)]
     enum Stage {
         Idle,
-        Writes { record: Record, over: u64, sent: Duration },
+        Writes { over: Option<Record>, sent: Duration },
         Answered { record: Record, sent: Duration },
     }
 
@@ -154,22 +151,22 @@ mod tests {
             skews in prop::array::uniform3(0u64..1000),
         ) {
             let mut lease = Lease::default();
-            let mut all: Vec<Election> =
-                (0..3).map(|number| Election::new(&format!("replica-{number}"), DURATION)).collect();
+            let names = ["one", "two", "three"];
+            let mut all = names.map(|name| Election::new(name, DURATION));
             let mut stages = vec![Stage::Idle; 3];
             let mut now = 0;
             for (replica, passed) in steps {
                 now += passed;
                 let local = at(now + skews[replica]);
                 stages[replica] = match stages[replica].clone() {
-                    Stage::Idle => match all[replica].observe(lease.record.clone(), local) {
-                        Move::Write(record) => Stage::Writes { record, over: lease.version, sent: local },
+                    Stage::Idle => match all[replica].observe(lease.0.clone(), local) {
+                        Move::Write => Stage::Writes { over: lease.0.clone(), sent: local },
                         Move::Wait => Stage::Idle,
                     },
-                    Stage::Writes { record, over, sent } if lease.write(record.clone(), over) => {
-                        Stage::Answered { record, sent }
-                    }
-                    Stage::Writes { .. } => Stage::Idle,
+                    Stage::Writes { over, sent } => match lease.write(names[replica], over.as_ref()) {
+                        Some(record) => Stage::Answered { record, sent },
+                        None => Stage::Idle,
+                    },
                     Stage::Answered { record, sent } => {
                         all[replica].written(record, sent);
                         Stage::Idle

@@ -10,14 +10,17 @@ use carve_extender::{Asked, binding, decide, filter, preempt, prioritize};
 use serde_json::Value;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Said while lists are still being read, or while another replica leads.
+/// Said while lists are still being read.
 const NOT_YET: &str = "carve's controller does not know the cluster yet; the scheduler tries again";
+/// Said while another replica leads.
+const NOT_HERE: &str = "another replica of carve's controller leads; the scheduler tries again";
 
 /// The extender.
 #[derive(Clone)]
 pub struct Extender {
     cluster: Arc<Mutex<Cluster>>,
     store: Arc<dyn Store>,
+    leads: Arc<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl std::fmt::Debug for Extender {
@@ -29,7 +32,13 @@ impl std::fmt::Debug for Extender {
 impl Extender {
     /// Over what is known and what can be written.
     pub fn new(cluster: Arc<Mutex<Cluster>>, store: Arc<dyn Store>) -> Self {
-        Extender { cluster, store }
+        Extender { cluster, store, leads: Arc::new(|| true) }
+    }
+
+    /// The same, which answers only while a replica leads.
+    #[must_use]
+    pub fn while_leading(self, leads: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Extender { leads: Arc::new(leads), ..self }
     }
 
     fn cluster(&self) -> MutexGuard<'_, Cluster> {
@@ -37,17 +46,25 @@ impl Extender {
         self.cluster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the cluster is known, so that answers mean something.
+    /// Whether answers mean something: the cluster is known, and nobody else decides.
     pub fn is_ready(&self) -> bool {
-        self.cluster().is_known()
+        self.why_not(&self.cluster()).is_none()
+    }
+
+    fn why_not(&self, cluster: &Cluster) -> Option<&'static str> {
+        match (cluster.is_known(), (self.leads)()) {
+            (false, _) => Some(NOT_YET),
+            (true, false) => Some(NOT_HERE),
+            (true, true) => None,
+        }
     }
 
     /// Which nodes will do.
     pub fn filter(&self, args: &Args) -> FilterResult {
         let wrong = |error: String| FilterResult { error, ..FilterResult::default() };
         let cluster = self.cluster();
-        if !cluster.is_known() {
-            return wrong(NOT_YET.to_owned());
+        if let Some(why) = self.why_not(&cluster) {
+            return wrong(why.to_owned());
         }
         let Some(nodes) = &args.node_names else {
             return wrong("nodes came as objects; set nodeCacheCapable: true for this extender".to_owned());
@@ -75,7 +92,7 @@ impl Extender {
     pub fn preempt(&self, args: &PreemptionArgs) -> PreemptionResult {
         let cluster = self.cluster();
         match Asked::of(&args.pod) {
-            Ok(asked) if cluster.is_known() => {
+            Ok(asked) if self.why_not(&cluster).is_none() => {
                 preempt(cluster.book(), &args.node_name_to_meta_victims, &asked)
             }
             _ => PreemptionResult::default(),
@@ -129,8 +146,8 @@ impl Extender {
     /// Decides and books in one step, so that nobody else is given the same before the API server shows it.
     fn book(&self, asked: &Asked, node: &str) -> Result<Slices, String> {
         let mut cluster = self.cluster();
-        if !cluster.is_known() {
-            return Err(NOT_YET.to_owned());
+        if let Some(why) = self.why_not(&cluster) {
+            return Err(why.to_owned());
         }
         let slices = decide(cluster.book(), node, asked).map_err(|misfit| misfit.to_string())?;
         let booking = Booking::new(&asked.pod, node, &slices, asked.priority, false);

@@ -210,6 +210,18 @@ fn whatever_becomes_of_a_binding_the_book_follows_the_pod() {
     assert!(cluster.lock().unwrap().book().booking(&PodUid(uid)).is_none());
 }
 
+#[test]
+fn only_one_replica_decides() {
+    let store = Arc::new(FakeStore::default());
+    let (extender, cluster) = controller(&store);
+    let follower = extender.clone().while_leading(|| false);
+    store.create("one", 1_000, 10);
+    assert!(extender.is_ready() && !follower.is_ready());
+    assert!(bind(&follower, ("one", &store.uid("one")), "a").contains("another replica"));
+    assert_eq!(cluster.lock().unwrap().book().pods().count(), 0);
+    assert_eq!(bind(&extender, ("one", &store.uid("one")), "a"), "");
+}
+
 #[tokio::test]
 async fn the_scheduler_is_answered_over_http() {
     let store = Arc::new(FakeStore::default());

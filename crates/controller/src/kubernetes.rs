@@ -45,10 +45,13 @@ impl From<kube::Error> for StoreError {
 }
 
 /// In time, or not known.
-async fn in_time<T>(asked: impl Future<Output = Result<T, kube::Error>>) -> Result<T, StoreError> {
-    match tokio::time::timeout(PATIENCE, asked).await {
+pub(crate) async fn within<T>(
+    patience: Duration,
+    asked: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, StoreError> {
+    match tokio::time::timeout(patience, asked).await {
         Ok(answer) => answer.map_err(StoreError::from),
-        Err(_) => Err(StoreError::NoAnswer(format!("nothing came in {} s", PATIENCE.as_secs()))),
+        Err(_) => Err(StoreError::NoAnswer(format!("nothing came in {} s", patience.as_secs()))),
     }
 }
 
@@ -59,7 +62,7 @@ impl Store for Kubernetes {
         name: &'a str,
     ) -> BoxFuture<'a, Result<Option<Value>, StoreError>> {
         let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        async move { Ok(in_time(api.get_opt(name)).await?.as_ref().map(as_value)) }.boxed()
+        async move { Ok(within(PATIENCE, api.get_opt(name)).await?.as_ref().map(as_value)) }.boxed()
     }
 
     fn bind<'a>(&'a self, binding: &'a Value) -> BoxFuture<'a, Result<(), StoreError>> {
@@ -71,7 +74,7 @@ impl Store for Kubernetes {
             .body(binding.to_string().into_bytes());
         async move {
             let request = request.map_err(|error| StoreError::Refused(error.to_string()))?;
-            in_time(self.client.request::<Value>(request)).await.map(|_| ())
+            within(PATIENCE, self.client.request::<Value>(request)).await.map(|_| ())
         }
         .boxed()
     }

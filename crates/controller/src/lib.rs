@@ -11,11 +11,13 @@ mod cluster;
 pub mod election;
 mod extender;
 mod kubernetes;
+mod lease;
 mod routes;
 mod store;
 
 pub use cluster::Cluster;
 pub use extender::Extender;
 pub use kubernetes::Kubernetes;
+pub use lease::Candidate;
 pub use routes::routes;
 pub use store::{Store, StoreError};

@@ -65,6 +65,9 @@ async fn answer_bind(State(extender): State<Extender>, body: Bytes) -> Response 
 async fn ready(State(extender): State<Extender>) -> Response {
     match extender.is_ready() {
         true => "ok".into_response(),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "the cluster is not known yet\n").into_response(),
+        false => {
+            (StatusCode::SERVICE_UNAVAILABLE, "the cluster is not known yet, or another replica leads\n")
+                .into_response()
+        }
     }
 }
