@@ -10,11 +10,9 @@
 
 use carve_admission::keys;
 use carve_bookings::{Book, Booking, Offer, PodUid, Slices};
+use carve_cluster_api::names;
 use serde_json::Value;
 use std::collections::BTreeSet;
-
-/// Annotation of a Node: its GPUs that are given out in parts.
-const GPUS: &str = "carve.dev/gpus";
 
 /// Everything that decisions are made of.
 #[derive(Debug, Default)]
@@ -56,7 +54,7 @@ impl Cluster {
     /// A node is there, or has changed. One whose list does not read offers nothing, because nobody knows what.
     pub fn node_seen(&mut self, node: &Value) {
         let name = name_of(node);
-        let offer = match node["metadata"]["annotations"][GPUS].as_str() {
+        let offer = match node["metadata"]["annotations"][names::GPUS].as_str() {
             None => Offer::default(),
             Some(text) => Offer::from_annotation(text).unwrap_or_else(|error| {
                 tracing::warn!(node = name, %error, "its GPUs are not given out");

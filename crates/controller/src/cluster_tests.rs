@@ -87,3 +87,13 @@ fn nodes_that_are_gone_or_do_not_read_offer_nothing() {
     cluster.node_seen(&json!({"metadata": {"name": "cpu"}}));
     assert!(cluster.book().room("cpu").is_none());
 }
+
+#[test]
+fn what_is_admitted_placed_and_started_goes_by_the_same_names() {
+    use carve_admission::keys;
+    use carve_cluster_api::names;
+    assert_eq!(
+        [keys::SLICES, keys::SLICE, keys::MEMORY, keys::COMPUTE],
+        [names::SLICES, names::SLICE, names::MEMORY, names::COMPUTE]
+    );
+}
