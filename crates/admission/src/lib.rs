@@ -120,6 +120,9 @@ pub fn admit(pod: &Value, namespace: &str, policy: &Policy, road: Road, fleet: &
         }
     };
     let mut refusals = limits::check(&claims, pod, policy, fleet);
+    if road == Road::Scheduler {
+        refusals.extend(limits::unstartable(&claims, pod));
+    }
     let mut admitted = pod.clone();
     marks::strip(&mut admitted);
     let guarded = guard::guard(&mut admitted, &claims, policy, road);

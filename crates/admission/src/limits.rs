@@ -10,6 +10,24 @@ use carve_formats::workloads::{ContainerKind, MemoryAsk};
 use carve_gpu_model::Mebibytes;
 use serde_json::Value;
 
+/// Init containers that nobody could start with their parts: kubelet does not tell whose tokens these are, unless another container of the pod has
+/// them later.
+pub(crate) fn unstartable(claims: &PodClaims, pod: &Value) -> Vec<Refusal> {
+    let all = claims.containers().iter().all(|container| container.kind == ContainerKind::Init);
+    let parts = claims.parts().filter(|_| all);
+    let refusal = |(container, part): (&ContainerClaim, &Part)| {
+        Refusal::new(
+            field_of(pod, container, part),
+            format!(
+                "only init containers of this pod have parts of GPUs, and kubelet does not tell when {} starts with which",
+                container.name
+            ),
+            "ask for the same part in a container that stays, which holds it from then on, or make it an ordinary container",
+        )
+    };
+    parts.map(refusal).collect()
+}
+
 /// Everything in which claims go beyond the policy, or that nothing can serve.
 pub(crate) fn check(claims: &PodClaims, pod: &Value, policy: &Policy, fleet: &Fleet) -> Vec<Refusal> {
     let mut refusals = Vec::new();

@@ -273,3 +273,22 @@ fn everything_that_is_wrong_is_said_at_once() {
     let fields: Vec<&str> = refusals.iter().map(|refusal| refusal.field.as_str()).collect();
     assert_eq!(fields, ["spec.containers[0].resources.limits", "spec.hostPID", "spec.nodeName"]);
 }
+
+#[test]
+fn parts_of_init_containers_alone_can_not_be_started_on_the_scheduler_road() {
+    let limits = json!({"limits": {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "2000"}});
+    let init = json!({"name": "load", "image": "x", "resources": limits});
+    let mut asked = json!({"metadata": {"name": "p"}, "spec": {"initContainers": [init], "containers": [{"name": "main", "image": "x"}]}});
+    let policy = Policy::default();
+    let refusals = refused(admit(&asked, "team", &policy, Road::Scheduler, &fleet()));
+    let said = refusals[0].to_string();
+    assert!(said.starts_with("spec.initContainers[0].resources.limits"), "{said}");
+    assert!(
+        said.contains("kubelet does not tell when load starts") && said.contains("in a container that stays"),
+        "{said}"
+    );
+    // Claims are handed to init containers like to any other.
+    admitted(admit(&asked, "team", &policy, Road::Claims, &fleet()));
+    asked["spec"]["containers"][0]["resources"] = limits;
+    admitted(admit(&asked, "team", &policy, Road::Scheduler, &fleet()));
+}

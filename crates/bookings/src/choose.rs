@@ -9,6 +9,7 @@ use crate::room::{Held, Room};
 use crate::slices::{ContainerSlices, Slice, Slices};
 use crate::want::{Compute, ContainerWant, Part, Stage, Want};
 use carve_gpu_model::Mebibytes;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// Steps after which the search gives up.
@@ -221,6 +222,16 @@ pub fn choose(room: &Room, want: &Want) -> Result<Slices, Misfit> {
         match container.stage {
             Stage::Init => {
                 let less = |all: &[Held]| all.iter().zip(&sidecars).map(|(one, by)| one.less(*by)).collect();
+                // kubelet gives its tokens to a later container and does not say which of them starts, so it has the same parts if it can.
+                let later = want
+                    .containers
+                    .iter()
+                    .zip(&slices)
+                    .find(|(one, slices)| one.stage == Stage::Main && covers(room, slices, container));
+                if let Some((_, same)) = later {
+                    slices[number] = same.clone();
+                    continue;
+                }
                 let units = units(std::iter::once((number, container)), largest);
                 search(room, units, less(&all), less(&stays), &mut slices)?;
             }
@@ -234,6 +245,20 @@ pub fn choose(room: &Room, want: &Want) -> Result<Slices, Misfit> {
         slices,
     });
     Ok(Slices { containers: containers.collect() })
+}
+
+/// Whether slices are as many as a container wants, and each of them enough for one of its parts.
+fn covers(room: &Room, slices: &[Slice], want: &ContainerWant) -> bool {
+    let parts: Vec<&Part> = want.parts.iter().flat_map(|part| (0..part.count).map(move |_| part)).collect();
+    let enough = |(part, slice): (&&Part, &Slice)| {
+        let gpu = room.gpus.iter().map(|(gpu, _)| gpu).find(|gpu| gpu.uuid == slice.gpu);
+        let has = Held { memory: slice.memory, compute: slice.compute };
+        // What is not limited is enough for anything.
+        let has = if slice.burst { Held { compute: Compute::ALL, ..has } } else { has };
+        gpu.is_some_and(|gpu| serves(part, gpu) && need(part, gpu).is_within(has))
+    };
+    let different = slices.iter().map(|slice| &slice.gpu).collect::<BTreeSet<_>>().len() == slices.len();
+    different && parts.len() == slices.len() && parts.iter().zip(slices).all(enough)
 }
 
 /// Adds a slice to what is held of each GPU.

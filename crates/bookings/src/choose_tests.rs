@@ -81,6 +81,21 @@ fn whoever_runs_before_the_others_uses_their_room() {
 }
 
 #[test]
+fn an_init_container_has_the_parts_of_a_later_one_where_they_are_enough() {
+    let room = room(&[81_920, 81_920]);
+    let of = |memory: u64, count: u32| {
+        let init = container("load", Stage::Init, &[part(count, memory, 100)]);
+        let main = container("main", Stage::Main, &[part(1, 20_000, 500)]);
+        choose(&room, &want(&[init, main])).unwrap()
+    };
+    let same = of(10_000, 1);
+    assert_eq!(same.of("load"), same.of("main"));
+    for other in [of(30_000, 1), of(10_000, 2)] {
+        assert_ne!(other.of("load"), other.of("main"));
+    }
+}
+
+#[test]
 fn compute_that_nobody_speaks_of_is_not_limited_and_takes_nothing() {
     let mut half = part(1, 40_960, 0);
     half.compute = None;
