@@ -436,6 +436,36 @@ mod tests {
     }
 
     #[test]
+    fn who_dies_after_any_step_is_in_nobodys_way() {
+        const LIMIT: u64 = 1 << 30;
+        // What stands in a slot after each write of claiming, asking, taking, taking at once and giving back; the last is what a predecessor left
+        // in a slot that was claimed and not emptied yet.
+        let steps = [
+            (0, 0),
+            (0, LIMIT),
+            (LIMIT, LIMIT),
+            (LIMIT, 0),
+            (2 * LIMIT, 0),
+            (LIMIT / 2, 0),
+            (LIMIT, LIMIT / 2),
+        ];
+        for (held, asked) in steps {
+            for bytes in [LIMIT, LIMIT / 2, 1 << 19] {
+                let region = region();
+                let living = region.claim(Owner::new(2, 1), 1, &OddAreDead).unwrap();
+                let dead = region.claim(Owner::new(3, 1), 1, &OddAreDead).unwrap();
+                region.slots[dead].held.store(held, Ordering::SeqCst);
+                region.slots[dead].asked.store(asked, Ordering::SeqCst);
+                for _ in 0..LIMIT / bytes {
+                    assert!(region.reserve(living, bytes, LIMIT, &OddAreDead), "{held} held, {asked} asked");
+                }
+                assert!(!region.reserve(living, 1, LIMIT, &OddAreDead));
+                assert_eq!(region.slots[living].held.load(Ordering::SeqCst), LIMIT);
+            }
+        }
+    }
+
+    #[test]
     fn a_process_finds_its_own_slot_again_and_those_of_other_namespaces_are_left_alone() {
         let region = region();
         let me = Owner::new(2, 7);
