@@ -59,15 +59,6 @@ fn table(units: &[Unit], answers: &BTreeMap<String, String>) -> String {
     text
 }
 
-/// The lines in which two tables differ.
-fn difference(recorded: &str, now: &str) -> String {
-    let recorded: BTreeSet<&str> = recorded.lines().collect();
-    let now: BTreeSet<&str> = now.lines().collect();
-    let gone = recorded.difference(&now).map(|line| format!("- {line}"));
-    let new = now.difference(&recorded).map(|line| format!("+ {line}"));
-    gone.chain(new).collect::<Vec<_>>().join("\n")
-}
-
 #[test]
 fn no_file_of_the_fixtures_is_forgotten() {
     let named: BTreeSet<String> = entries()
@@ -120,7 +111,7 @@ fn specs_get_what_the_table_says() {
         assert!(
             !late,
             "the table differs; UPDATE_TABLES=1 writes it anew:\n{}",
-            difference(&recorded, &last.0)
+            carve_test_support::lines_that_differ(&recorded, &last.0)
         );
         std::thread::sleep(Duration::from_millis(500));
     }

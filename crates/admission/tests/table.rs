@@ -173,15 +173,6 @@ fn table(folder: &Path) -> String {
     text
 }
 
-/// The lines in which two tables differ.
-fn difference(recorded: &str, now: &str) -> String {
-    let recorded: BTreeSet<&str> = recorded.lines().collect();
-    let now: BTreeSet<&str> = now.lines().collect();
-    let gone = recorded.difference(&now).map(|line| format!("- {line}"));
-    let new = now.difference(&recorded).map(|line| format!("+ {line}"));
-    gone.chain(new).collect::<Vec<_>>().join("\n")
-}
-
 #[test]
 fn every_manifest_of_the_other_systems() {
     let Some(fixtures) = carve_test_support::fixtures("fractional") else { return };
@@ -191,6 +182,6 @@ fn every_manifest_of_the_other_systems() {
         std::fs::write(table_path(), &now).expect("the table");
     }
     let recorded = std::fs::read_to_string(table_path()).unwrap_or_default();
-    let differs = difference(&recorded, &now);
+    let differs = carve_test_support::lines_that_differ(&recorded, &now);
     assert!(recorded == now, "the table is another one; UPDATE_TABLES=1 rewrites it:\n{differs}");
 }

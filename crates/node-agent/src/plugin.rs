@@ -97,6 +97,33 @@ const AFTER_THE_ANSWER: Duration = Duration::from_millis(5);
 pub(crate) const OPTIONS: DevicePluginOptions =
     DevicePluginOptions { pre_start_required: false, get_preferred_allocation_available: true };
 
+/// Tells kubelet what there is, at once and whenever that has changed, until it goes or the server ends.
+pub(crate) fn tell<T: Send + Sync + 'static>(
+    mut facts: watch::Receiver<T>,
+    mut stop: watch::Receiver<bool>,
+    list: impl Fn(&T) -> ListAndWatchResponse + Send + 'static,
+) -> ReceiverStream<Result<ListAndWatchResponse, Status>> {
+    let (lists, stream) = mpsc::channel(4);
+    tokio::spawn(async move {
+        let mut told: Option<ListAndWatchResponse> = None;
+        loop {
+            let list = list(&facts.borrow_and_update());
+            if told.as_ref() != Some(&list) {
+                told = Some(list.clone());
+                if lists.send(Ok(list)).await.is_err() {
+                    return;
+                }
+            }
+            tokio::select! {
+                changed = facts.changed() => if changed.is_err() { return },
+                _ = stop.wait_for(|stop| *stop) => return,
+                () = lists.closed() => return,
+            }
+        }
+    });
+    ReceiverStream::new(stream)
+}
+
 #[tonic::async_trait]
 impl DevicePlugin for Plugin {
     async fn get_device_plugin_options(
@@ -109,26 +136,8 @@ impl DevicePlugin for Plugin {
     type ListAndWatchStream = ReceiverStream<Result<ListAndWatchResponse, Status>>;
 
     async fn list_and_watch(&self, _: Request<Empty>) -> Result<Response<Self::ListAndWatchStream>, Status> {
-        let (lists, stream) = mpsc::channel(4);
-        let (mut served, mut stop) = (self.served.clone(), self.stop.clone());
-        tokio::spawn(async move {
-            let mut told: Option<ListAndWatchResponse> = None;
-            loop {
-                let list = served.borrow_and_update().list();
-                if told.as_ref() != Some(&list) {
-                    told = Some(list.clone());
-                    if lists.send(Ok(list)).await.is_err() {
-                        return;
-                    }
-                }
-                tokio::select! {
-                    changed = served.changed() => if changed.is_err() { return },
-                    _ = stop.wait_for(|stop| *stop) => return,
-                    () = lists.closed() => return,
-                }
-            }
-        });
-        Ok(Response::new(ReceiverStream::new(stream)))
+        let lists = tell(self.served.clone(), self.stop.clone(), |served| served.list());
+        Ok(Response::new(lists))
     }
 
     async fn get_preferred_allocation(

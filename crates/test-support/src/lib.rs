@@ -7,6 +7,7 @@ mod libraries;
 mod plugin_watcher;
 mod session;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -45,4 +46,13 @@ pub fn fixture_text(relative: &str) -> Option<String> {
         Ok(text) => Some(text),
         Err(error) => panic!("cannot read {}: {error}", path.display()),
     }
+}
+
+/// The lines in which two texts differ, as people read them: what is gone, then what is new.
+pub fn lines_that_differ(recorded: &str, now: &str) -> String {
+    let recorded: BTreeSet<&str> = recorded.lines().collect();
+    let now: BTreeSet<&str> = now.lines().collect();
+    let gone = recorded.difference(&now).map(|line| format!("- {line}"));
+    let new = now.difference(&recorded).map(|line| format!("+ {line}"));
+    gone.chain(new).collect::<Vec<_>>().join("\n")
 }

@@ -1,6 +1,7 @@
 //! The one resource towards kubelet: tokens that say nothing, until a container starts with them.
 
-use super::start::Starter;
+use super::start::{NodeFacts, Starter};
+use crate::plugin::tell;
 use carve_kubelet_api::device_plugin::{
     AllocateRequest, AllocateResponse, CdiDevice, ContainerAllocateRequest, ContainerAllocateResponse,
     Device, DevicePlugin, DevicePluginOptions, Empty, HEALTHY, ListAndWatchResponse,
@@ -9,7 +10,7 @@ use carve_kubelet_api::device_plugin::{
 };
 use carve_slicing::slice_device_name;
 use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 
@@ -23,8 +24,7 @@ pub(crate) struct TokenPlugin {
     pub(crate) stop: watch::Receiver<bool>,
 }
 
-fn list(starter: &Starter) -> ListAndWatchResponse {
-    let facts = starter.facts.borrow();
+fn list(facts: &NodeFacts) -> ListAndWatchResponse {
     // Without the driver's files no container could be started.
     let health = if facts.parts.files.hook.is_some() { HEALTHY } else { UNHEALTHY };
     let tokens = carve_bookings::tokens(facts.offer.gpus.len()).into_iter();
@@ -44,28 +44,7 @@ impl DevicePlugin for TokenPlugin {
     type ListAndWatchStream = ReceiverStream<Result<ListAndWatchResponse, Status>>;
 
     async fn list_and_watch(&self, _: Request<Empty>) -> Result<Response<Self::ListAndWatchStream>, Status> {
-        let (lists, stream) = mpsc::channel(4);
-        let (starter, mut stop) = (Arc::clone(&self.starter), self.stop.clone());
-        tokio::spawn(async move {
-            let mut facts = starter.facts.clone();
-            let mut told: Option<ListAndWatchResponse> = None;
-            loop {
-                facts.mark_unchanged();
-                let list = list(&starter);
-                if told.as_ref() != Some(&list) {
-                    told = Some(list.clone());
-                    if lists.send(Ok(list)).await.is_err() {
-                        return;
-                    }
-                }
-                tokio::select! {
-                    changed = facts.changed() => if changed.is_err() { return },
-                    _ = stop.wait_for(|stop| *stop) => return,
-                    () = lists.closed() => return,
-                }
-            }
-        });
-        Ok(Response::new(ReceiverStream::new(stream)))
+        Ok(Response::new(tell(self.starter.facts.clone(), self.stop.clone(), list)))
     }
 
     async fn get_preferred_allocation(
