@@ -28,6 +28,17 @@ pub enum JsonPatchOp {
     },
 }
 
+impl JsonPatchOp {
+    /// Where it changes something, as a JSON pointer.
+    pub fn path(&self) -> &str {
+        match self {
+            JsonPatchOp::Add { path, .. }
+            | JsonPatchOp::Remove { path }
+            | JsonPatchOp::Replace { path, .. } => path,
+        }
+    }
+}
+
 /// What makes one document of another.
 pub(crate) fn difference(from: &Value, to: &Value) -> Vec<JsonPatchOp> {
     let mut ops = Vec::new();

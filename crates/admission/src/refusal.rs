@@ -15,11 +15,8 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    pub(crate) fn new(
-        field: impl Into<String>,
-        reason: impl Into<String>,
-        example: impl Into<String>,
-    ) -> Self {
+    /// A reason at a field, with what to write instead.
+    pub fn new(field: impl Into<String>, reason: impl Into<String>, example: impl Into<String>) -> Self {
         Refusal { field: field.into(), reason: reason.into(), example: example.into() }
     }
 }

@@ -1,6 +1,7 @@
 //! What was typed. Nothing here acts; what it means is decided where it is used.
 
 use crate::agent::args::AgentArgs;
+use crate::controller::ControllerArgs;
 use crate::plan::args::PlanArgs as FleetPlanArgs;
 use crate::run::args::RunArgs;
 use crate::simulate::args::SimulateArgs;
@@ -53,6 +54,8 @@ pub(crate) enum Verb {
     Dra(DraVerb),
     /// Run on a GPU node: offer devices to kubelet, label, cut by MIG, share by MPS, watch health
     Agent(Box<AgentArgs>),
+    /// Run once for a cluster: admit pods that ask for GPUs in any dialect, and place those with parts of GPUs
+    Controller(Box<ControllerArgs>),
     /// Let the claims of a trace arrive at a simulated fleet, and compare how policies place them
     Simulate(Box<SimulateArgs>),
     /// Answer the API server: refuse claims with configs that could never be served

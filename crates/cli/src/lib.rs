@@ -5,6 +5,7 @@
 mod agent;
 mod args;
 mod called;
+mod controller;
 mod dra;
 mod failure;
 mod gpus;
@@ -53,6 +54,7 @@ fn answer(cli: &Cli) -> Outcome {
         Verb::Dra(verb) => dra::dra(verb),
         Verb::Agent(args) => agent::agent(&cli.machine, args),
         Verb::Simulate(args) => simulate::simulate(args),
+        Verb::Controller(args) => controller::controller(args),
         Verb::Webhook(args) => webhook::webhook(args),
         Verb::CdiHook(passed) => called::cdi_hook(&passed.words),
         Verb::CudaProbe(passed) => called::cuda_probe(&passed.words),

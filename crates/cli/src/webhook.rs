@@ -33,7 +33,7 @@ pub(crate) struct WebhookArgs {
 /// Runs the webhook until it is told to end.
 pub(crate) fn webhook(args: &WebhookArgs) -> Outcome {
     let options = WebhookOptions {
-        listen: address(&args.listen)?,
+        listen: address("--listen", &args.listen)?,
         certificate: args.tls_cert.clone(),
         key: args.tls_key.clone(),
         drivers: args.drivers.clone(),
@@ -53,11 +53,11 @@ pub(crate) fn webhook(args: &WebhookArgs) -> Outcome {
 }
 
 /// An address; a port alone means every address of this machine.
-fn address(text: &str) -> Result<SocketAddr, Failure> {
+pub(crate) fn address(flag: &str, text: &str) -> Result<SocketAddr, Failure> {
     let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
     full.parse().map_err(|_| Failure {
         code: UNREADABLE,
-        ..Failure::new(format!("--listen '{text}' is no address; write for example :8443"))
+        ..Failure::new(format!("{flag} '{text}' is no address; write for example :8443"))
     })
 }
 
@@ -81,9 +81,9 @@ mod tests {
 
     #[test]
     fn an_address_may_be_a_port() {
-        assert_eq!(address(":8443").expect("an address").to_string(), "0.0.0.0:8443");
-        assert_eq!(address("[::1]:1").expect("an address").to_string(), "[::1]:1");
-        let failure = address("everywhere").expect_err("no address");
+        assert_eq!(address("--listen", ":8443").expect("an address").to_string(), "0.0.0.0:8443");
+        assert_eq!(address("--listen", "[::1]:1").expect("an address").to_string(), "[::1]:1");
+        let failure = address("--listen", "everywhere").expect_err("no address");
         assert_eq!(failure.message, "--listen 'everywhere' is no address; write for example :8443");
     }
 }

@@ -105,13 +105,13 @@ impl Kubernetes {
 }
 
 /// What is done with what a watch shows.
-struct Told {
-    seen: fn(&mut Cluster, &Value),
-    gone: fn(&mut Cluster, &Value),
-    listed: fn(&mut Cluster, &[Value]),
+pub(crate) struct Told<S> {
+    pub(crate) seen: fn(&mut S, &Value),
+    pub(crate) gone: fn(&mut S, &Value),
+    pub(crate) listed: fn(&mut S, &[Value]),
 }
 
-const NODES: Told = Told {
+const NODES: Told<Cluster> = Told {
     seen: Cluster::node_seen,
     gone: |cluster, node| cluster.node_gone(node["metadata"]["name"].as_str().unwrap_or_default()),
     listed: |cluster, nodes| {
@@ -120,7 +120,7 @@ const NODES: Told = Told {
     },
 };
 
-const PODS: Told = Told {
+const PODS: Told<Cluster> = Told {
     seen: Cluster::pod_seen,
     gone: Cluster::pod_gone,
     listed: |cluster, pods| {
@@ -130,12 +130,13 @@ const PODS: Told = Told {
     },
 };
 
-async fn follow<K>(api: Api<K>, config: watcher::Config, cluster: &Mutex<Cluster>, told: Told)
+/// Keeps something known by a watch, for as long as this runs.
+pub(crate) async fn follow<K, S>(api: Api<K>, config: watcher::Config, state: &Mutex<S>, told: Told<S>)
 where
     K: Resource + Clone + Debug + DeserializeOwned + Serialize + Send + 'static,
     K::DynamicType: Default,
 {
-    let with = |act: &dyn Fn(&mut Cluster)| act(&mut cluster.lock().unwrap_or_else(PoisonError::into_inner));
+    let with = |act: &dyn Fn(&mut S)| act(&mut state.lock().unwrap_or_else(PoisonError::into_inner));
     let mut events = Box::pin(watcher::watcher(api, config));
     let mut list = Vec::new();
     while let Some(event) = events.next().await {
@@ -143,15 +144,15 @@ where
             Ok(Event::Init) => list.clear(),
             Ok(Event::InitApply(object)) => {
                 let object = as_value(&object);
-                with(&|cluster| (told.seen)(cluster, &object));
+                with(&|state| (told.seen)(state, &object));
                 // Only who it is matters when all are there.
                 list.push(serde_json::json!({"metadata": object["metadata"]}));
             }
-            Ok(Event::InitDone) => with(&|cluster| (told.listed)(cluster, &list)),
-            Ok(Event::Apply(object)) => with(&|cluster| (told.seen)(cluster, &as_value(&object))),
+            Ok(Event::InitDone) => with(&|state| (told.listed)(state, &list)),
+            Ok(Event::Apply(object)) => with(&|state| (told.seen)(state, &as_value(&object))),
             Ok(Event::Delete(object)) => {
                 tracing::debug!(name = object.name_any(), "gone");
-                with(&|cluster| (told.gone)(cluster, &as_value(&object)));
+                with(&|state| (told.gone)(state, &as_value(&object)));
             }
             Err(error) => {
                 tracing::debug!(%error, "a watch was interrupted");

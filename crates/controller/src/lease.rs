@@ -64,6 +64,18 @@ impl Candidate {
         }
     }
 
+    /// Gives the Lease up, so that nobody has to wait until it ends.
+    pub async fn give_up(&self, client: Client, namespace: &str, name: &str) {
+        let leases: Api<Lease> = Api::namespaced(client, namespace);
+        let Ok(Some(mut lease)) = within(PATIENCE, leases.get_opt(name)).await else { return };
+        let holder = lease.spec.as_mut().map(|spec| &mut spec.holder_identity);
+        if let Some(holder) = holder.filter(|holder| holder.as_deref() == Some(self.me.as_str())) {
+            *holder = Some(String::new());
+            // Whoever was quicker has it already.
+            let _ = within(PATIENCE, leases.replace(name, &PostParams::default(), &lease)).await;
+        }
+    }
+
     async fn try_once(&self, leases: &Api<Lease>, name: &str) -> Result<(), StoreError> {
         let found = within(PATIENCE, leases.get_opt(name)).await?;
         let sent = self.now();

@@ -1,23 +1,33 @@
-//! The cluster half of carve. What there is of it: the extender, which places pods with parts of GPUs.
+//! The cluster half of carve: admits pods that ask for GPUs in any dialect, and places those with parts of GPUs.
 //!
 //! ```text
 //!   watches ──▶ Cluster: the book, made of what the API server has ◀── what was bound a moment ago
 //!                  ▲                                                        │
 //!   kube-scheduler ──▶ routes ──▶ Extender: filter, prioritize, preempt, bind ──▶ Store: one Binding
+//!   API server ──▶ admit: reviews, webhook configurations, ResourceClaimTemplates
+//!   certificates: one authority for both doors, in a Secret; serve: HTTPS; election, lease, leader: which replica decides
 //! ```
 //! The API server is behind [`Store`], so that the same controller can run over something else that keeps objects.
 
+mod admit;
+mod certificates;
 mod cluster;
 pub mod election;
 mod extender;
 mod kubernetes;
+mod leader;
 mod lease;
 mod routes;
+mod run;
+mod serve;
 mod store;
 
+pub use admit::Reached;
+pub use carve_admission::Road;
 pub use cluster::Cluster;
 pub use extender::Extender;
 pub use kubernetes::Kubernetes;
 pub use lease::Candidate;
 pub use routes::routes;
+pub use run::{ControllerError, ControllerOptions, connect, run};
 pub use store::{Store, StoreError};

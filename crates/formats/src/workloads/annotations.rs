@@ -88,6 +88,11 @@ pub fn is_request_annotation(name: &str) -> bool {
     KNOWN.contains(&name)
 }
 
+/// Every annotation of which that is so.
+pub fn request_annotations() -> impl Iterator<Item = &'static str> {
+    KNOWN.iter().copied()
+}
+
 /// Reads the annotations of a pod.
 pub(super) fn notes(annotations: Option<&Place<'_>>, report: &mut Report) -> Notes {
     let mut notes = Notes::default();

@@ -16,11 +16,11 @@ mod objects;
 mod pod;
 mod quantity;
 
-pub use annotations::is_request_annotation;
+pub use annotations::{is_request_annotation, request_annotations};
 pub use ask::{Dialect, GpuAsk, MemoryAsk, Names, Thousandths};
 pub use carve_gpu_model::{Isolation, Mechanism};
 pub use containers::{ContainerAsk, ContainerKind, read_containers};
-pub use names::dialect_of_resource;
+pub use names::{MIG as MIG_RESOURCE, dialect_of_resource, resource_names};
 pub use quantity::{Quantity, QuantityError};
 
 use crate::diagnostic::{Diagnostic, Severity};

@@ -48,47 +48,62 @@ pub(super) const NVIDIA_NAMES: &[&str] = &[
     "carve.dev/gpu-compute",
 ];
 
+const MIB: Meaning = Meaning::Memory { unit: 1 };
+
+/// Every resource name that is one for NVIDIA GPUs, except those of MIG devices, which begin with [`MIG`].
+const NAMES: &[(&str, Dialect, Meaning)] = &[
+    ("nvidia.com/gpu", Dialect::Nvidia, Meaning::Count),
+    ("nvidia.com/gpu.shared", Dialect::Nvidia, Meaning::Shares),
+    ("nvidia.com/gpumem", Dialect::Hami, MIB),
+    ("nvidia.com/gpumem-percentage", Dialect::Hami, Meaning::MemoryPercent),
+    ("nvidia.com/gpucores", Dialect::Hami, Meaning::ComputePercent),
+    ("nvidia.com/priority", Dialect::Hami, Meaning::Nothing),
+    ("nvidia.com/vgpu-number", Dialect::VgpuManager, Meaning::Count),
+    ("nvidia.com/vgpu-memory", Dialect::VgpuManager, MIB),
+    ("nvidia.com/vgpu-cores", Dialect::VgpuManager, Meaning::ComputePercent),
+    ("volcano.sh/vgpu-number", Dialect::Volcano, Meaning::Count),
+    ("volcano.sh/gpu-number", Dialect::Volcano, Meaning::Count),
+    ("volcano.sh/vgpu-memory", Dialect::Volcano, MIB),
+    ("volcano.sh/gpu-memory", Dialect::Volcano, MIB),
+    ("volcano.sh/vgpu-memory-percentage", Dialect::Volcano, Meaning::MemoryPercent),
+    ("volcano.sh/vgpu-cores", Dialect::Volcano, Meaning::ComputePercent),
+    ("koordinator.sh/gpu", Dialect::Koordinator, Meaning::BothHundreds),
+    ("koordinator.sh/gpu.shared", Dialect::Koordinator, Meaning::Shares),
+    ("koordinator.sh/gpu-core", Dialect::Koordinator, Meaning::ComputeHundreds),
+    ("koordinator.sh/gpu-memory", Dialect::Koordinator, Meaning::MemoryBytes),
+    ("koordinator.sh/gpu-memory-ratio", Dialect::Koordinator, Meaning::MemoryHundreds),
+    ("aliyun.com/gpu-mem", Dialect::Gpushare, Meaning::MemoryEither),
+    ("aliyun.com/gpu-count", Dialect::Gpushare, Meaning::Count),
+    ("aliyun.com/gpu-core.percentage", Dialect::Gpushare, Meaning::ComputePercent),
+    ("tencent.com/vcuda-core", Dialect::GpuManager, Meaning::ComputeHundreds),
+    ("tencent.com/vcuda-memory", Dialect::GpuManager, Meaning::Memory { unit: 256 }),
+    ("elasticgpu.io/gpu-core", Dialect::ElasticGpu, Meaning::ComputeHundreds),
+    ("elasticgpu.io/gpu-memory", Dialect::ElasticGpu, MIB),
+    ("nvshare.com/gpu", Dialect::Nvshare, Meaning::Shares),
+    ("carve.dev/gpu", Dialect::Carve, Meaning::Count),
+    ("carve.dev/gpu-memory", Dialect::Carve, MIB),
+    ("carve.dev/gpu-compute", Dialect::Carve, Meaning::ComputePercent),
+    // What admission writes: tokens, and sums that the scheduler counts. What is asked for is said elsewhere.
+    ("carve.dev/slice", Dialect::Carve, Meaning::Nothing),
+    ("carve.dev/memory", Dialect::Carve, Meaning::Nothing),
+    ("carve.dev/compute", Dialect::Carve, Meaning::Nothing),
+];
+
+/// What names of resources for MIG devices begin with.
+pub const MIG: &str = "nvidia.com/mig-";
+
+/// Every resource name by which GPUs are asked for in any dialect, and whose it is; names of MIG devices begin with [`MIG`].
+pub fn resource_names() -> impl Iterator<Item = (&'static str, Dialect)> {
+    NAMES.iter().map(|(name, dialect, _)| (*name, *dialect))
+}
+
 /// What a resource name means, if it is one for NVIDIA GPUs; an error for a MIG resource whose profile is none.
 pub(super) fn known(name: &str) -> Option<Result<(Dialect, Meaning), String>> {
-    let mib = Meaning::Memory { unit: 1 };
-    let found = match name {
-        "nvidia.com/gpu" => (Dialect::Nvidia, Meaning::Count),
-        "nvidia.com/gpu.shared" => (Dialect::Nvidia, Meaning::Shares),
-        "nvidia.com/gpumem" => (Dialect::Hami, mib),
-        "nvidia.com/gpumem-percentage" => (Dialect::Hami, Meaning::MemoryPercent),
-        "nvidia.com/gpucores" => (Dialect::Hami, Meaning::ComputePercent),
-        "nvidia.com/priority" => (Dialect::Hami, Meaning::Nothing),
-        "nvidia.com/vgpu-number" => (Dialect::VgpuManager, Meaning::Count),
-        "nvidia.com/vgpu-memory" => (Dialect::VgpuManager, mib),
-        "nvidia.com/vgpu-cores" => (Dialect::VgpuManager, Meaning::ComputePercent),
-        "volcano.sh/vgpu-number" | "volcano.sh/gpu-number" => (Dialect::Volcano, Meaning::Count),
-        "volcano.sh/vgpu-memory" | "volcano.sh/gpu-memory" => (Dialect::Volcano, mib),
-        "volcano.sh/vgpu-memory-percentage" => (Dialect::Volcano, Meaning::MemoryPercent),
-        "volcano.sh/vgpu-cores" => (Dialect::Volcano, Meaning::ComputePercent),
-        "koordinator.sh/gpu" => (Dialect::Koordinator, Meaning::BothHundreds),
-        "koordinator.sh/gpu.shared" => (Dialect::Koordinator, Meaning::Shares),
-        "koordinator.sh/gpu-core" => (Dialect::Koordinator, Meaning::ComputeHundreds),
-        "koordinator.sh/gpu-memory" => (Dialect::Koordinator, Meaning::MemoryBytes),
-        "koordinator.sh/gpu-memory-ratio" => (Dialect::Koordinator, Meaning::MemoryHundreds),
-        "aliyun.com/gpu-mem" => (Dialect::Gpushare, Meaning::MemoryEither),
-        "aliyun.com/gpu-count" => (Dialect::Gpushare, Meaning::Count),
-        "aliyun.com/gpu-core.percentage" => (Dialect::Gpushare, Meaning::ComputePercent),
-        "tencent.com/vcuda-core" => (Dialect::GpuManager, Meaning::ComputeHundreds),
-        "tencent.com/vcuda-memory" => (Dialect::GpuManager, Meaning::Memory { unit: 256 }),
-        "elasticgpu.io/gpu-core" => (Dialect::ElasticGpu, Meaning::ComputeHundreds),
-        "elasticgpu.io/gpu-memory" => (Dialect::ElasticGpu, mib),
-        "nvshare.com/gpu" => (Dialect::Nvshare, Meaning::Shares),
-        "carve.dev/gpu" => (Dialect::Carve, Meaning::Count),
-        "carve.dev/gpu-memory" => (Dialect::Carve, mib),
-        "carve.dev/gpu-compute" => (Dialect::Carve, Meaning::ComputePercent),
-        // What admission writes: tokens, and sums that the scheduler counts. What is asked for is said elsewhere.
-        "carve.dev/slice" | "carve.dev/memory" | "carve.dev/compute" => (Dialect::Carve, Meaning::Nothing),
-        _ => {
-            let profile = name.strip_prefix("nvidia.com/mig-")?;
-            return Some(mig(profile).map(|meaning| (Dialect::Nvidia, meaning)));
-        }
-    };
-    Some(Ok(found))
+    if let Some((_, dialect, meaning)) = NAMES.iter().find(|(known, ..)| *known == name) {
+        return Some(Ok((*dialect, meaning.clone())));
+    }
+    let profile = name.strip_prefix(MIG)?;
+    Some(mig(profile).map(|meaning| (Dialect::Nvidia, meaning)))
 }
 
 /// Whose name for GPUs of NVIDIA a resource is, however wrong the rest of it may be.

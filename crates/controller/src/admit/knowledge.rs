@@ -1,0 +1,102 @@
+//! What is known when a pod is admitted: the road of the cluster, its GPUs, and the policies of its namespaces.
+
+use super::fleet::{Slices, fleet};
+use crate::cluster::Cluster;
+use crate::kubernetes::{Told, follow, within};
+use crate::store::StoreError;
+use carve_admission::{Fleet, Policy, Road};
+use k8s_openapi::api::resource::v1::{DeviceClass, ResourceSlice};
+use kube::runtime::watcher;
+use kube::{Api, Client};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long the API server may take for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How often it is looked whether the cluster has become one with claims.
+const LOOK: Duration = Duration::from_secs(30);
+
+/// Everything, shared by those who learn and those who answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Knowledge {
+    cluster: Arc<Mutex<Cluster>>,
+    slices: Arc<Mutex<Slices>>,
+    road: Arc<Mutex<Option<Road>>>,
+    policy: Arc<Policy>,
+    driver: String,
+}
+
+/// A value behind a lock; whoever panicked with it changed it by whole steps only.
+fn locked<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Knowledge {
+    /// Of a cluster with GPUs of a driver; the road, where it is not to be found out.
+    pub(crate) fn new(cluster: Arc<Mutex<Cluster>>, driver: &str, road: Option<Road>) -> Self {
+        Knowledge {
+            cluster,
+            slices: Arc::default(),
+            road: Arc::new(Mutex::new(road)),
+            policy: Arc::default(),
+            driver: driver.to_owned(),
+        }
+    }
+
+    /// The road, once it is known.
+    pub(crate) fn road(&self) -> Option<Road> {
+        *locked(&self.road)
+    }
+
+    /// The policy of a namespace.
+    pub(crate) fn policy(&self, _namespace: &str) -> Arc<Policy> {
+        Arc::clone(&self.policy)
+    }
+
+    /// The GPUs, as one road has them.
+    pub(crate) fn fleet(&self, road: Road) -> Fleet {
+        fleet(road, &self.driver, &locked(&self.cluster), &locked(&self.slices))
+    }
+
+    /// The driver's name.
+    pub(crate) fn driver(&self) -> &str {
+        &self.driver
+    }
+
+    /// Learns for as long as this runs.
+    pub(crate) async fn learn(&self, client: Client) {
+        let find = self.road().is_none();
+        loop {
+            if find {
+                match self.find_road(&client).await {
+                    Ok(found) => {
+                        let before = locked(&self.road).replace(found);
+                        if before != Some(found) {
+                            tracing::info!("pods with parts of GPUs go by the {} road", found.word());
+                        }
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "it is not known yet whether the cluster has claims")
+                    }
+                }
+            }
+            if self.road() == Some(Road::Claims) {
+                // From here on there is a class, and so the kind of objects.
+                let api: Api<ResourceSlice> = Api::all(client.clone());
+                let config = watcher::Config::default().fields(&format!("spec.driver={}", self.driver));
+                follow(api, config, &self.slices, SLICES).await;
+            }
+            tokio::time::sleep(if self.road().is_none() { LOOK / 15 } else { LOOK }).await;
+        }
+    }
+
+    /// Claims, where the API server has them and somebody installed our classes.
+    async fn find_road(&self, client: &Client) -> Result<Road, StoreError> {
+        let domain = self.driver.strip_prefix("gpu.").unwrap_or(&self.driver);
+        let classes: Api<DeviceClass> = Api::all(client.clone());
+        let found = within(PATIENCE, classes.get_opt(&format!("fraction.{domain}"))).await?;
+        Ok(if found.is_some() { Road::Claims } else { Road::Scheduler })
+    }
+}
+
+const SLICES: Told<Slices> = Told { seen: Slices::seen, gone: Slices::gone, listed: Slices::listed };
