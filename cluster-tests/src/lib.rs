@@ -6,6 +6,7 @@
 
 mod background;
 mod cluster;
+mod control_plane;
 mod dra_audit;
 mod dra_batch;
 mod dra_claims;
@@ -24,6 +25,7 @@ mod tls_service;
 pub use background::Background;
 pub use carve_conformance::{Incumbents, Program};
 pub use cluster::{Cluster, PATIENCE};
+pub use control_plane::ControlPlane;
 pub use dra_audit::{Audit, Holdings};
 pub use dra_batch::{Batch, Unit, counted};
 pub use dra_claims::{Scenario, devices_given, documents, given_device, why_waiting};

@@ -155,6 +155,7 @@ pub fn admit(pod: &Value, namespace: &str, policy: &Policy, road: Road, fleet: &
         found.map(|(_, template)| template.name.clone()).unwrap_or_default()
     };
     marks::write(&mut admitted, &claims, road, template, |container| sums::sums(container, fleet));
+    marks::keep_wording(pod, &mut admitted);
     // Parts that are written differently may come to the same.
     let by_name: BTreeMap<String, Template> =
         templates.into_iter().map(|(_, template)| (template.name.clone(), template)).collect();

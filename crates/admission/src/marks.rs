@@ -8,7 +8,7 @@
 use crate::Road;
 use crate::claims::{ContainerClaim, Part, PodClaims};
 use crate::keys;
-use crate::reading::{self, containers, containers_mut, is_in_annotations};
+use crate::reading::{self, LISTS, containers, containers_mut, is_in_annotations};
 use crate::sums::Sums;
 use carve_formats::workloads::{ContainerKind, Dialect, Quantity, dialect_of_resource};
 use serde_json::{Map, Value, json};
@@ -126,9 +126,34 @@ pub(crate) fn write(
     }
 }
 
-fn is_zero(amount: &Value) -> bool {
+fn quantity(amount: &Value) -> Option<Quantity> {
     let text = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
-    text.trim().parse::<Quantity>().is_ok_and(|quantity| quantity.whole() == Some(0))
+    text.trim().parse().ok()
+}
+
+fn is_zero(amount: &Value) -> bool {
+    quantity(amount).is_some_and(|quantity| quantity.whole() == Some(0))
+}
+
+/// Puts amounts as a pod has them where they come to what was written: the API server makes `3k` of `3000`, which is no change.
+pub(crate) fn keep_wording(before: &Value, pod: &mut Value) {
+    for list in LISTS {
+        let old = before["spec"][list].as_array().map(Vec::as_slice).unwrap_or_default();
+        let new = pod["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten();
+        for (old, new) in old.iter().zip(new) {
+            for kind in ["limits", "requests"] {
+                let Some(map) = reach(new, &["resources", kind]) else { continue };
+                for resource in keys::RESOURCES {
+                    let written = &old["resources"][kind][resource];
+                    if let Some(amount) = map.get_mut(resource)
+                        && quantity(written).is_some_and(|known| quantity(amount) == Some(known))
+                    {
+                        amount.clone_from(written);
+                    }
+                }
+            }
+        }
+    }
 }
 
 fn write_tokens(pod: &mut Value, claims: &PodClaims, sums: impl Fn(&ContainerClaim) -> Sums) {

@@ -36,7 +36,7 @@ pub(crate) fn routes(knowledge: Knowledge, client: Client) -> Router {
 }
 
 async fn ready(State(door): State<Door>) -> Response {
-    match door.knowledge.road() {
+    match door.knowledge.settled_road() {
         Some(_) => "ok".into_response(),
         None => (StatusCode::SERVICE_UNAVAILABLE, "the cluster is not known yet\n").into_response(),
     }
@@ -73,7 +73,7 @@ impl Door {
             return no_review();
         }
         // The API server takes that for no answer, and does what the configuration says of it.
-        let Some(road) = self.knowledge.road() else {
+        let Some(road) = self.knowledge.settled_road() else {
             return (StatusCode::SERVICE_UNAVAILABLE, "the cluster is not known yet\n").into_response();
         };
         let request = &document["request"];

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 pub(crate) struct Slices {
     /// What each slice, by its name, says of products.
     by_name: BTreeMap<String, Vec<FleetProduct>>,
+    known: bool,
 }
 
 impl Slices {
@@ -36,6 +37,12 @@ impl Slices {
     pub(crate) fn listed(&mut self, slices: &[Value]) {
         let is_there = |name: &str| slices.iter().any(|slice| slice["metadata"]["name"] == name);
         self.by_name.retain(|name, _| is_there(name));
+        self.known = true;
+    }
+
+    /// Whether all of them were seen once.
+    pub(crate) fn is_known(&self) -> bool {
+        self.known
     }
 }
 

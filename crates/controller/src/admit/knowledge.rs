@@ -43,9 +43,18 @@ impl Knowledge {
         }
     }
 
-    /// The road, once it is known.
-    pub(crate) fn road(&self) -> Option<Road> {
+    fn road(&self) -> Option<Road> {
         *locked(&self.road)
+    }
+
+    /// The road, once everything is known that answers depend on: two replicas must answer alike.
+    pub(crate) fn settled_road(&self) -> Option<Road> {
+        let road = self.road()?;
+        let known = match road {
+            Road::Claims => locked(&self.slices).is_known(),
+            Road::Scheduler => locked(&self.cluster).is_known(),
+        };
+        known.then_some(road)
     }
 
     /// The policy of a namespace.

@@ -1,0 +1,26 @@
+//! The manifests that are shipped say what the code needs.
+
+use carve_formats::workloads::{Dialect, resource_names};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+const SCHEDULER: &str = include_str!("../../../examples/controller/scheduler.yaml");
+
+#[test]
+fn the_scheduler_looks_for_no_resource_that_only_quotas_count() {
+    let first = SCHEDULER.split("\n---\n").next().expect("a ConfigMap");
+    let map: Value = serde_saphyr::from_str(first).expect("YAML");
+    let text = map["data"]["config.yaml"].as_str().expect("a text");
+    let config: Value = serde_saphyr::from_str(text).expect("YAML");
+    let managed = config["extenders"][0]["managedResources"].as_array().expect("a list");
+    let named = |ignored: bool| -> BTreeSet<String> {
+        let of = |one: &&Value| (one["ignoredByScheduler"] == true) == ignored;
+        managed.iter().filter(of).map(|one| one["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    // The device plugin's are taken out of pods; ours the scheduler counts.
+    let counted = ["carve.dev/slice", "carve.dev/memory", "carve.dev/compute"];
+    let left =
+        resource_names().filter(|(name, dialect)| *dialect != Dialect::Nvidia && !counted.contains(name));
+    assert_eq!(named(true), left.map(|(name, _)| name.to_owned()).collect());
+    assert_eq!(named(false), BTreeSet::from(["carve.dev/slice".to_owned()]));
+}
