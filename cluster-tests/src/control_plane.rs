@@ -5,6 +5,7 @@ use crate::{Background, Cluster, Namespace, PATIENCE};
 use base64::Engine;
 use serde_json::Value;
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The scheduler's configuration as it is shipped.
 const SCHEDULER: &str = include_str!("../../examples/controller/scheduler.yaml");
@@ -19,7 +20,11 @@ pub struct ControlPlane {
     road: String,
     controller: Option<Background>,
     scheduler: Option<Background>,
+    _alone: MutexGuard<'static, ()>,
 }
+
+/// The webhook configurations are the whole cluster's: tests of one program take turns.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// Ports of a controller: for the API server, and for the scheduler.
 const PORTS: (u16, u16) = (18443, 18444);
@@ -39,6 +44,7 @@ impl ControlPlane {
             road: road.to_owned(),
             controller: None,
             scheduler: None,
+            _alone: ALONE.lock().unwrap_or_else(PoisonError::into_inner),
         };
         plane.start_controller();
         plane.wait_until_ready();

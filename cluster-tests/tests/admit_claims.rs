@@ -216,7 +216,11 @@ fn pods_of_either_road_are_taken_by_the_api_server() {
     let Some(cluster) = Cluster::connect() else { return };
     for road in [Road::Claims, Road::Scheduler] {
         let image = cluster.probe_image();
-        let each = cases();
+        // What only claims can serve is refused on the other road.
+        let each: Vec<Case> = cases()
+            .into_iter()
+            .filter(|case| road == Road::Claims || !["mps", "turns", "mig", "tenant"].contains(&case.name))
+            .collect();
         let pods = each.iter().map(|case| admitted(case, "default", road, &pod(case, case.name, image)).0);
         let list = json!({"apiVersion": "v1", "kind": "List", "items": pods.collect::<Vec<_>>()}).to_string();
         let words = ["create", "--dry-run=server", "-o", "json", "-f", "-"];

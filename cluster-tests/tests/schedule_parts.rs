@@ -93,3 +93,130 @@ fn a_part_is_admitted_placed_and_held() {
     let taken = tenants.exec("hami-1", &["/takes-memory"]);
     assert!(taken.starts_with("3000 2944 "), "{taken}");
 }
+
+/// A pod that asks for a part and does something else besides.
+fn asking(name: &str, change: impl Fn(&mut Value)) -> String {
+    let limits = json!({"carve.dev/gpu-memory": "1024", "carve.dev/gpu-compute": "10"});
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": {"a": "b"}},
+        "spec": {"terminationGracePeriodSeconds": 0, "containers": [
+            {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "resources": {"limits": limits}},
+        ]},
+    });
+    change(&mut pod);
+    pod.to_string()
+}
+
+#[test]
+fn nobody_gets_around_it() {
+    let Some(cluster) = Cluster::connect() else { return };
+    let namespace = cluster.namespace("around");
+    let Some(mut plane) = ControlPlane::start(&cluster, &namespace, "scheduler") else { return };
+    let tenants = cluster.namespace("around-tenants");
+    let env = |name: &str, value: &str| json!([{"name": name, "value": value}]);
+    let host = |path: &str| json!([{"name": "v", "hostPath": {"path": path}}]);
+    type Change<'a> = Box<dyn Fn(&mut Value) + 'a>;
+    let refused: Vec<(&str, Change<'_>, &str)> = vec![
+        (
+            "env-limit",
+            Box::new(|pod| {
+                pod["spec"]["containers"][0]["env"] = env("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "100")
+            }),
+            "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+        ),
+        (
+            "hami-env",
+            Box::new(|pod| pod["spec"]["containers"][0]["env"] = env("CUDA_DEVICE_MEMORY_LIMIT_0", "80g")),
+            "CUDA_DEVICE_MEMORY_LIMIT_0",
+        ),
+        (
+            "visible",
+            Box::new(|pod| pod["spec"]["containers"][0]["env"] = env("NVIDIA_VISIBLE_DEVICES", "all")),
+            "NVIDIA_VISIBLE_DEVICES",
+        ),
+        ("node-name", Box::new(|pod| pod["spec"]["nodeName"] = json!("node0")), "spec.nodeName"),
+        (
+            "privileged",
+            Box::new(|pod| pod["spec"]["containers"][0]["securityContext"] = json!({"privileged": true})),
+            "privileged",
+        ),
+        ("host-limits", Box::new(|pod| pod["spec"]["volumes"] = host("/run/carve")), "/run/carve"),
+        ("host-cdi", Box::new(|pod| pod["spec"]["volumes"] = host("/var/run/cdi")), "hostPath"),
+        ("host-root", Box::new(|pod| pod["spec"]["volumes"] = host("/")), "hostPath"),
+        ("host-pid", Box::new(|pod| pod["spec"]["hostPID"] = json!(true)), "hostPID"),
+        (
+            "preload",
+            Box::new(|pod| {
+                pod["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
+                pod["spec"]["containers"][0]["volumeMounts"] =
+                    json!([{"name": "v", "mountPath": "/etc/ld.so.preload"}]);
+            }),
+            "/etc/ld.so.preload",
+        ),
+    ];
+    for (name, change, words) in &refused {
+        let error = tenants.try_apply(&asking(name, change)).expect_err(name);
+        assert!(error.contains(words) && error.contains("denied the request"), "{name}: {error}");
+    }
+    // What is taken out.
+    tenants.apply(&asking("neutral", |pod| {
+        pod["spec"]["schedulerName"] = json!("default-scheduler");
+        pod["metadata"]["annotations"]["carve.dev/slices"] = json!("everything");
+        pod["metadata"]["labels"] = json!({"carve.dev/admitted": "claims"});
+    }));
+    let pod = tenants.get(&["pod", "neutral"]);
+    assert_eq!(pod["spec"]["schedulerName"], "carve-scheduler");
+    assert_ne!(pod["metadata"]["annotations"]["carve.dev/slices"], "everything", "{pod:#}");
+    assert_eq!(pod["metadata"]["labels"]["carve.dev/admitted"], "scheduler");
+    let env = pod["spec"]["containers"][0]["env"].clone();
+    assert_eq!(env, json!([{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}]), "whatever the image says");
+
+    // What was decided does not change, by whichever door.
+    let slices = r#"{"metadata": {"annotations": {"carve.dev/slices": "everything"}}}"#;
+    let label = r#"{"metadata": {"labels": {"carve.dev/admitted": null}}}"#;
+    let here = ["-n", tenants.name(), "--type=merge", "-p"];
+    for (subresource, patch) in [(None, slices), (Some("--subresource=status"), slices), (None, label)] {
+        let words: Vec<&str> =
+            ["patch", "pod", "neutral"].into_iter().chain(subresource).chain(here).chain([patch]).collect();
+        let error = cluster.try_kubectl(&words, None).expect_err(patch);
+        assert!(error.contains("decided when it is created"), "{subresource:?} {patch}: {error}");
+    }
+    let debug = json!({"spec": {"ephemeralContainers": [{"name": "debug", "image": IMAGE, "securityContext": {"privileged": true}}]}});
+    let words = [
+        "patch",
+        "pod",
+        "neutral",
+        "-n",
+        tenants.name(),
+        "--subresource=ephemeralcontainers",
+        "-p",
+        &debug.to_string(),
+    ];
+    let error = cluster.try_kubectl(&words, None).expect_err("a privileged debug container");
+    assert!(error.contains("privileged"), "{error}");
+    // Everything else about an admitted pod changes as ever.
+    cluster.kubectl(&["annotate", "pod", "neutral", "-n", tenants.name(), "seen=yes"]);
+
+    // Objects that pods are made after are told what is wrong with them.
+    let deployment = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "many"}, "spec": {
+        "selector": {"matchLabels": {"app": "many"}},
+        "template": {"metadata": {"labels": {"app": "many"}}, "spec": {"containers": [
+            {"name": "main", "image": IMAGE, "resources": {"limits": {"nvidia.com/gpu": "0.5"}}}]}}}});
+    let error = tenants.try_apply(&deployment.to_string()).expect_err("half a GPU");
+    assert!(error.contains("spec.template.spec.containers[0]") && error.contains("gpu-fraction"), "{error}");
+
+    // Without the controller nothing that asks for parts comes in, and everything else does.
+    plane.kill_controller();
+    let error = tenants.try_apply(&asking("closed", |_| {})).expect_err("fails closed");
+    assert!(error.contains("failed calling webhook"), "{error}");
+    let whole = asking("whole", |pod| {
+        pod["spec"]["containers"][0]["resources"]["limits"] = json!({"nvidia.com/gpu": "1"})
+    });
+    tenants.apply(&whole);
+    tenants.apply(&asking("plain", |pod| pod["spec"]["containers"][0]["resources"] = json!({})));
+    cluster.kubectl(&["annotate", "pod", "neutral", "-n", tenants.name(), "seen=again", "--overwrite"]);
+    cluster.kubectl(&["delete", "pod", "neutral", "-n", tenants.name(), "--wait=false"]);
+    plane.start_controller();
+    plane.wait_until_ready();
+    tenants.apply(&asking("open", |_| {}));
+}

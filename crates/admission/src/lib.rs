@@ -109,7 +109,7 @@ pub fn admit(pod: &Value, namespace: &str, policy: &Policy, road: Road, fleet: &
                 Err(refusals) => return Outcome::Refused(refusals),
             };
             let mut asks = asked.containers.iter().flat_map(|container| &container.gpus);
-            if asks.all(|ask| reading::is_left_alone(ask, policy)) {
+            if asks.all(|ask| reading::is_left_alone(ask, policy, road)) {
                 return unmarked(pod);
             }
             warnings = asked.warnings;
@@ -121,6 +121,10 @@ pub fn admit(pod: &Value, namespace: &str, policy: &Policy, road: Road, fleet: &
     };
     let mut refusals = limits::check(&claims, pod, policy, fleet);
     if road == Road::Scheduler {
+        // What the policy forbids need not be told how else it could be had.
+        if refusals.is_empty() {
+            refusals.extend(limits::unserved(&claims, pod));
+        }
         refusals.extend(limits::unstartable(&claims, pod));
     }
     let mut admitted = pod.clone();

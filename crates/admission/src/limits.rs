@@ -5,8 +5,8 @@ use crate::fleet::Fleet;
 use crate::policy::Policy;
 use crate::reading::is_in_annotations;
 use crate::refusal::Refusal;
-use crate::way::way;
-use carve_formats::workloads::{ContainerKind, MemoryAsk};
+use crate::way::{Way, way};
+use carve_formats::workloads::{ContainerKind, Mechanism, MemoryAsk};
 use carve_gpu_model::Mebibytes;
 use serde_json::Value;
 
@@ -26,6 +26,34 @@ pub(crate) fn unstartable(claims: &PodClaims, pod: &Value) -> Vec<Refusal> {
         )
     };
     parts.map(refusal).collect()
+}
+
+/// Parts that only claims can be served with: on the scheduler road the limiter holds parts, and nothing else does.
+pub(crate) fn unserved(claims: &PodClaims, pod: &Value) -> Vec<Refusal> {
+    let why = |part: &Part| match way(part).ok()? {
+        Way::Whole | Way::Fraction | Way::Mig { otherwise: Some(Mechanism::Limiter) } => None,
+        Way::Profile(_) | Way::Mig { otherwise: None } => Some((
+            "MIG devices are the device plugin's in a cluster without claims (DRA), and are asked for by their names",
+            "write resources.limits nvidia.com/mig-1g.10gb: 1, in a pod that asks for no other parts",
+        )),
+        Way::Mig { .. } => Some((
+            "only MIG or a whole GPU keeps tenants apart, and in a cluster without claims (DRA) MIG devices are the device plugin's",
+            "write carve.dev/gpu: 1 for a whole GPU, or nvidia.com/mig-1g.10gb: 1",
+        )),
+        Way::Mps => Some((
+            "MPS is given out by claims, and this cluster has none (DRA)",
+            "leave it out: the limiter holds the part then, or let the device plugin share GPUs by MPS",
+        )),
+        Way::Turn => Some((
+            "turns without a size are given out by claims, and this cluster has none (DRA)",
+            "say how much memory it needs, such as carve.dev/gpu-memory: 4096",
+        )),
+    };
+    let refusal = |(container, part): (&ContainerClaim, &Part)| {
+        let (reason, example) = why(part)?;
+        Some(Refusal::new(field_of(pod, container, part), reason, example))
+    };
+    claims.parts().filter_map(refusal).collect()
 }
 
 /// Everything in which claims go beyond the policy, or that nothing can serve.

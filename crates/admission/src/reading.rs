@@ -1,5 +1,6 @@
 //! From the pod that the API server sends to claims: only what speaks of GPUs is read, by the reader of manifests.
 
+use crate::Road;
 use crate::claims::{ContainerClaim, Part, PodClaims, Share};
 use crate::keys;
 use crate::policy::{Policy, WholeGpus};
@@ -100,12 +101,14 @@ fn is_of_interest(resource: &str) -> bool {
 
 /// Whether a request is the device plugin's own affair. One with wishes is not: the device plugin knows no wishes, and a pod for an
 /// A100 would get whatever is there.
-pub(crate) fn is_left_alone(ask: &GpuAsk, policy: &Policy) -> bool {
+pub(crate) fn is_left_alone(ask: &GpuAsk, policy: &Policy, road: Road) -> bool {
     let wishless = ask.models == Names::default()
         && ask.uuids == Names::default()
         && ask.hint.is_none()
         && ask.isolation == Isolation::Unstated;
-    policy.whole_gpus == WholeGpus::Leave && ask.dialect == Dialect::Nvidia && wishless
+    // What only claims could serve is left where it is served.
+    let beyond = road == Road::Scheduler && (ask.mig.is_some() || ask.any_mig || ask.shared);
+    (policy.whole_gpus == WholeGpus::Leave || beyond) && ask.dialect == Dialect::Nvidia && wishless
 }
 
 /// The claims of what was asked.

@@ -165,9 +165,17 @@ fn every_dialect_on_the_claims_road() {
 
 #[test]
 fn every_dialect_on_the_scheduler_road() {
+    let mut refused = 0;
     for (annotations, limits, _, words) in cases() {
         let asked = pod(annotations, limits.clone());
-        let admission = admitted(on(&asked, Road::Scheduler));
+        let outcome = on(&asked, Road::Scheduler);
+        if let Outcome::Refused(refusals) = &outcome {
+            // What only claims can serve: MIG by its size, MPS, turns.
+            assert!(refusals.iter().all(|one| one.reason.contains("(DRA)")), "{refusals:?}");
+            refused += 1;
+            continue;
+        }
+        let admission = admitted(outcome);
         assert!(admission.templates.is_empty());
         let after = patched(&asked, &admission);
         let claims = admission.claims.clone();
@@ -189,6 +197,7 @@ fn every_dialect_on_the_scheduler_road() {
         assert_eq!(PodClaims::from_annotation(text), Ok(claims));
         assert!(after["spec"].get("resourceClaims").is_none());
     }
+    assert_eq!(refused, 2, "turns of nvshare, and MPS of KAI");
 }
 
 #[test]
@@ -354,7 +363,12 @@ fn whole_gpus_are_converted_where_the_policy_says_so() {
         let devices = &admission.templates[0].object["spec"]["spec"]["devices"];
         assert_eq!(devices["requests"][0]["exactly"]["deviceClassName"], class, "{limits}");
         assert!(devices.get("constraints").is_none(), "MIG devices may be of one GPU");
-        let after = patched(&asked, &admitted(admit(&asked, "team", &policy, Road::Scheduler, &fleet())));
+        let outcome = admit(&asked, "team", &policy, Road::Scheduler, &fleet());
+        if class != "gpu.carve.dev" {
+            assert!(matches!(outcome, Outcome::NotOurs), "{limits} stays the device plugin's without claims");
+            continue;
+        }
+        let after = patched(&asked, &admitted(outcome));
         let tokens = limits.as_object().expect("a map").values().next().expect("a number").clone();
         let left = &after["spec"]["containers"][0]["resources"]["limits"];
         assert_eq!(left[keys::SLICE], tokens);
@@ -441,7 +455,6 @@ fn the_stock_scheduler_is_told_what_a_container_takes_at_least() {
         (json!({}), json!({"koordinator.sh/gpu": "200"}), "30720", "200"),
         // In proportion to the largest GPU's memory where no compute is named.
         (json!({"gpu-memory": "8192"}), json!({}), "8192", "10"),
-        (json!({"nvidia.com/use-gputype": "A100"}), json!({"nvidia.com/mig-3g.40gb": "1"}), "40192", "42"),
     ] {
         let asked = pod(annotations, limits.clone());
         let after = patched(&asked, &admitted(on(&asked, Road::Scheduler)));
@@ -454,10 +467,7 @@ fn the_stock_scheduler_is_told_what_a_container_takes_at_least() {
             );
         }
     }
-    // A turn has no size; of a share of unknown GPUs only the compute is known.
-    let turn = pod(json!({}), json!({"nvshare.com/gpu": "1"}));
-    let after = patched(&turn, &admitted(on(&turn, Road::Scheduler)));
-    assert!(after["spec"]["containers"][0]["resources"]["limits"].get(keys::MEMORY).is_none());
+    // Of a share of unknown GPUs only the compute is known.
     let half = pod(json!({"gpu-fraction": "0.5"}), json!({}));
     let outcome = admit(&half, "team", &Policy::default(), Road::Scheduler, &Fleet::default());
     let after = patched(&half, &admitted(outcome));

@@ -2,7 +2,7 @@
 
 use carve_admission::{ContainerKind, PodClaims, Share};
 use carve_bookings::{Compute, ContainerWant, Memory, Part, Stage, Want};
-use carve_formats::workloads::MemoryAsk;
+use carve_formats::workloads::{Mechanism, MemoryAsk};
 use thiserror::Error;
 
 /// Something that this road does not give out.
@@ -37,6 +37,9 @@ pub fn want_of(claims: &PodClaims) -> Result<Want, NotServed> {
             };
             let (memory, compute) = match &part.share {
                 Share::Whole => (Memory::All, Some(Compute::ALL)),
+                Share::Part { .. } if part.mechanism == Some(Mechanism::Exclusive) => {
+                    (Memory::All, Some(Compute::ALL))
+                }
                 Share::Part { memory, compute } => {
                     let memory = match memory {
                         None => Memory::All,

@@ -1,6 +1,8 @@
 //! Pods for tests, a small fleet, and what admission makes of them.
 #![allow(dead_code, reason = "every test program uses some of it")]
 
+pub(crate) mod manifests;
+
 use carve_admission::{Admission, Fleet, FleetProduct, FleetProfile, Outcome, Policy, Refusal, Road, admit};
 use carve_gpu_model::{Mebibytes, Product};
 use serde_json::{Value, json};

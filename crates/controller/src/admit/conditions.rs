@@ -46,9 +46,9 @@ pub(crate) fn asks_for_parts(pod: &str) -> String {
 }
 
 /// Pods that ask for GPUs in the device plugin's words. Most clusters leave those alone, so nothing waits for the webhook because of them.
-pub(crate) fn asks_for_gpus() -> String {
+pub(crate) fn asks_for_gpus(pod: &str) -> String {
     let names = resource_names().filter(|(_, dialect)| *dialect == Dialect::Nvidia).map(|(name, _)| name);
-    some_resource("object", &format!("k in {} || k.startsWith('{MIG_RESOURCE}')", list(names)))
+    some_resource(pod, &format!("k in {} || k.startsWith('{MIG_RESOURCE}')", list(names)))
 }
 
 /// What a map of an object's metadata says under the key `k`.
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_device_plugins_words_are_not_among_those_that_must_be_asked_about() {
-        let (parts, gpus) = (asks_for_parts("object"), asks_for_gpus());
+        let (parts, gpus) = (asks_for_parts("object"), asks_for_gpus("object"));
         for word in [
             "'nvidia.com/gpumem'",
             "'gpu-fraction'",

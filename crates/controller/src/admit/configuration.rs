@@ -65,22 +65,31 @@ pub(crate) fn configurations(reached: &Reached, bundle: &str, own: &str) -> [Val
     };
     let rule = |groups: &[&str], operations: &[&str], resources: &[&str]| json!([{"apiGroups": groups, "apiVersions": ["*"], "operations": operations, "resources": resources, "scope": "*"}]);
     let pods = || rule(&[""], &["CREATE"], &["pods"]);
-    let parts_in = |pod: &str| Some(("asks-for-parts", conditions::asks_for_parts(pod)));
-    let parts = || parts_in("object");
-    let gpus = || Some(("asks-for-gpus", conditions::asks_for_gpus()));
+    let parts = || Some(("asks-for-parts", conditions::asks_for_parts("object")));
+    let gpus = || Some(("asks-for-gpus", conditions::asks_for_gpus("object")));
     // Others may change a pod after us; then we are asked again.
     let again = |mut webhook: Value| {
         webhook["reinvocationPolicy"] = json!("IfNeeded");
         webhook
     };
+    let any_in = |pod: &str| {
+        let any = [conditions::asks_for_parts(pod), conditions::asks_for_gpus(pod)].join(" || ");
+        Some(("asks-for-gpus", any))
+    };
+    let apps = ["deployments", "statefulsets", "daemonsets", "replicasets"];
+    let written = ["CREATE", "UPDATE"];
+    let template = "object.spec.template";
     let mutating = [
         again(webhook("parts", ADMIT, true, pods(), parts())),
         again(webhook("gpus", ADMIT, false, pods(), gpus())),
+        // What is wrong in a template is said when it is written; its pods are asked about in any case. Nothing is changed, but the API server
+        // asks here before it refuses half a GPU in words that help nobody.
+        webhook("apps", VALIDATE, false, rule(&["apps"], &written, &apps), any_in(template)),
+        webhook("jobs", VALIDATE, false, rule(&["batch"], &written, &["jobs"]), any_in(template)),
+        webhook("cronjobs", VALIDATE, false, rule(&["batch"], &written, &["cronjobs"]), any_in(CRON)),
     ];
     let changed = Some(("changes-what-was-decided", conditions::changes_what_was_decided()));
     let admitted = Some(("was-admitted", conditions::was_admitted()));
-    let apps = ["deployments", "statefulsets", "daemonsets", "replicasets"];
-    let written = ["CREATE", "UPDATE"];
     let claims = ["resourceclaims", "resourceclaimtemplates", "deviceclasses"];
     let validating = [
         webhook("parts", VALIDATE, true, pods(), parts()),
@@ -92,16 +101,6 @@ pub(crate) fn configurations(reached: &Reached, bundle: &str, own: &str) -> [Val
             rule(&[""], &["UPDATE"], &["pods/ephemeralcontainers"]),
             admitted,
         ),
-        // What is wrong in a template is said when it is written; its pods are asked about in any case.
-        webhook("apps", VALIDATE, false, rule(&["apps"], &written, &apps), parts_in("object.spec.template")),
-        webhook(
-            "jobs",
-            VALIDATE,
-            false,
-            rule(&["batch"], &written, &["jobs"]),
-            parts_in("object.spec.template"),
-        ),
-        webhook("cronjobs", VALIDATE, false, rule(&["batch"], &written, &["cronjobs"]), parts_in(CRON)),
         webhook("configs", CONFIGS, false, rule(&["resource.k8s.io"], &written, &claims), None),
     ];
     let object = |kind: &str, webhooks: &[Value]| {
