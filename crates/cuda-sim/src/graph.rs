@@ -7,10 +7,14 @@ use crate::handle::{Handle, Numbered, Thing};
 use crate::session::Session;
 use crate::stream::Zero;
 use crate::work::Work;
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_uint};
 
 /// Flag of graphs that free what their last run allocated before they run again.
 const AUTO_FREE: u64 = 1;
+
+/// Flag of graphs that have what they will allocate as soon as they are ready.
+const UPLOAD: u64 = 2;
 
 /// All flags of graphs that are made ready.
 const FLAGS: u64 = 15;
@@ -26,6 +30,8 @@ struct Node {
 /// A graph made ready to run.
 #[derive(Debug)]
 struct Executable {
+    /// The graph as it was then, for captures that it becomes a step of.
+    graph: u32,
     steps: Vec<Work>,
     flags: u64,
 }
@@ -78,18 +84,24 @@ impl Graphs {
         Ok(())
     }
 
+    /// A copy of a graph.
+    fn copy(&mut self, original: u32) -> Answer<u32> {
+        let nodes = self.graphs.get(original)?.clone();
+        let copy = self.add_graph();
+        let mut copies: Vec<(u32, u32)> = Vec::new();
+        for number in nodes {
+            let node = self.nodes.get(number)?.clone();
+            let after =
+                copies.iter().filter(|(old, _)| node.after.contains(old)).map(|(_, new)| *new).collect();
+            copies.push((number, self.add_node(copy, after, node.work)?));
+        }
+        Ok(copy)
+    }
+
     /// Whether work that comes after some nodes could be that of a node: all but its kind, its order and memory may differ.
     pub(crate) fn is_like(&self, node: u32, after: &[u32], work: &Work) -> bool {
         let Ok(node) = self.nodes.get(node) else { return false };
-        let same_memory = match (&node.work, work) {
-            (
-                Work::Allocate { device: before, address: there, bytes: so_many },
-                Work::Allocate { device, address, bytes },
-            ) => (before, there, so_many) == (device, address, bytes),
-            (Work::Free(before), Work::Free(now)) => before == now,
-            _ => true,
-        };
-        node.work.node_type() == work.node_type() && node.after == after && same_memory
+        node.work.is_like(work) && node.after == after
     }
 
     /// The work of a graph, in order.
@@ -107,6 +119,20 @@ impl Graphs {
             position += 1;
         }
         nodes.iter().all(|node| before.contains(node))
+    }
+}
+
+/// Adds up what steps allocate, by device.
+fn add_up(steps: &[Work], wanted: &mut BTreeMap<u32, u64>) {
+    for step in steps {
+        match step {
+            Work::Allocate { device, bytes, .. } => {
+                let all = wanted.entry(*device).or_default();
+                *all = all.saturating_add(*bytes);
+            }
+            Work::Steps { steps, .. } => add_up(steps, wanted),
+            _ => (),
+        }
     }
 }
 
@@ -171,22 +197,23 @@ impl Session {
     }
 
     /// Another graph as one step of a graph, as it is now.
-    pub(crate) fn graph_as_step(&self, graph: Handle) -> Answer<Work> {
-        Ok(Work::Steps(self.graphs.steps(self.graph_number(graph)?)?))
+    pub(crate) fn graph_as_step(&mut self, graph: Handle) -> Answer<Work> {
+        let number = self.graph_number(graph)?;
+        Ok(Work::Steps { steps: self.graphs.steps(number)?, graph: self.graphs.copy(number)? })
+    }
+
+    /// The graph that a node is.
+    pub(crate) fn child_of(&self, node: Handle) -> Answer<Handle> {
+        match self.node_work(node)? {
+            Work::Steps { graph, .. } => Ok(Handle::of(Thing::Graph(*graph))),
+            _ => Err(Code::INVALID_VALUE),
+        }
     }
 
     /// A copy of a graph.
     pub(crate) fn clone_graph(&mut self, graph: Handle) -> Answer<Handle> {
         let original = self.graph_number(graph)?;
-        let nodes = self.graphs.graphs.get(original)?.clone();
-        let copy = self.graphs.add_graph();
-        let mut copies: Vec<(u32, u32)> = Vec::new();
-        for number in nodes {
-            let node = self.graphs.nodes.get(number)?.clone();
-            let after =
-                copies.iter().filter(|(old, _)| node.after.contains(old)).map(|(_, new)| *new).collect();
-            copies.push((number, self.graphs.add_node(copy, after, node.work)?));
-        }
+        let copy = self.graphs.copy(original)?;
         Ok(Handle::of(Thing::Graph(copy)))
     }
 
@@ -209,8 +236,12 @@ impl Session {
         if flags & !FLAGS != 0 {
             return Err(Code::INVALID_VALUE);
         }
-        let steps = self.graphs.steps(self.graph_number(graph)?)?;
-        let executable = Executable { steps, flags };
+        let number = self.graph_number(graph)?;
+        let steps = self.graphs.steps(number)?;
+        if flags & UPLOAD != 0 {
+            self.reserve_for_steps(&steps)?;
+        }
+        let executable = Executable { graph: self.graphs.copy(number)?, steps, flags };
         Ok(Handle::of(Thing::Executable(self.graphs.executables.add(executable))))
     }
 
@@ -226,8 +257,8 @@ impl Session {
         let (number, graph) = (self.executable_number(executable)?, self.graph_number(graph)?);
         let steps = self.graphs.steps(graph)?;
         let executable = self.graphs.executables.get_mut(number)?;
-        let kinds = |steps: &[Work]| steps.iter().map(Work::node_type).collect::<Vec<_>>();
-        let same = kinds(&steps) == kinds(&executable.steps);
+        let same = steps.len() == executable.steps.len()
+            && steps.iter().zip(&executable.steps).all(|(new, old)| new.is_like(old));
         if same {
             executable.steps = steps;
         }
@@ -244,14 +275,13 @@ impl Session {
     pub(crate) fn upload_graph(&mut self, executable: Handle) -> Answer {
         let number = self.executable_number(executable)?;
         let steps = self.graphs.executables.get(number)?.steps.clone();
-        let device = self.here()?.device;
-        let mut all = 0_u64;
-        for step in &steps {
-            if let Work::Allocate { bytes, .. } = step {
-                all = all.saturating_add(*bytes);
-            }
-        }
-        self.reserve_for_graphs(device, all)
+        self.reserve_for_steps(&steps)
+    }
+
+    fn reserve_for_steps(&mut self, steps: &[Work]) -> Answer {
+        let mut wanted = BTreeMap::new();
+        add_up(steps, &mut wanted);
+        wanted.into_iter().try_for_each(|(device, bytes)| self.reserve_for_graphs(device, bytes))
     }
 
     /// Runs a graph in a stream, or in a capture makes it a step of the other graph.
@@ -259,7 +289,7 @@ impl Session {
         let number = self.executable_number(executable)?;
         let stream = self.stream(stream, zero)?;
         let executable = self.graphs.executables.get(number)?;
-        let (steps, flags) = (executable.steps.clone(), executable.flags);
+        let (graph, steps, flags) = (executable.graph, executable.steps.clone(), executable.flags);
         if flags & AUTO_FREE != 0 {
             for step in &steps {
                 if let Work::Allocate { address, .. } = step {
@@ -268,6 +298,6 @@ impl Session {
                 }
             }
         }
-        self.submit(stream, Work::Steps(steps))
+        self.submit(stream, Work::Steps { graph, steps })
     }
 }

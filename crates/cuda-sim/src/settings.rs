@@ -32,6 +32,8 @@ pub(crate) enum Fault {
     AllocationFails(u64),
     /// What pools have to spare is in pieces, so that they grow at every allocation.
     PoolsInPieces,
+    /// Nodes of graphs do not tell what they allocate.
+    NodesUntold,
 }
 
 /// What is wrong with the settings.
@@ -42,7 +44,7 @@ pub(crate) enum SettingsError {
     #[error("the simulated machine does not answer: {0}")]
     Host(#[from] HostError),
     #[error(
-        "{FAULT}: '{0}' is no fault; expected wrong-sum, launch-fails, hang, pools-in-pieces or alloc-fails:N with N from 1 on"
+        "{FAULT}: '{0}' is no fault; expected wrong-sum, launch-fails, hang, pools-in-pieces, nodes-untold or alloc-fails:N with N from 1 on"
     )]
     Fault(String),
     #[error("{CLOCK}: {0}")]
@@ -130,6 +132,7 @@ fn fault(text: &str) -> Result<Fault, SettingsError> {
         "launch-fails" => Ok(Fault::LaunchFails),
         "hang" => Ok(Fault::Hang),
         "pools-in-pieces" => Ok(Fault::PoolsInPieces),
+        "nodes-untold" => Ok(Fault::NodesUntold),
         other => Err(SettingsError::Fault(other.to_owned())),
     }
 }

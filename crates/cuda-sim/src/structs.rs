@@ -125,6 +125,23 @@ pub(crate) struct AllocationNode {
     pub(crate) address: u64,
 }
 
+impl AllocationNode {
+    /// Memory of a device at an address.
+    pub(crate) fn of(device: c_int, address: u64, bytes: usize) -> Self {
+        let location = Location { kind: Location::DEVICE, number: device };
+        let pool = PoolProperties {
+            allocation_type: 1,
+            handle_types: 0,
+            location,
+            security: 0,
+            most: 0,
+            usage: 0,
+            reserved: [0; 54],
+        };
+        AllocationNode { pool, access: 0, access_count: 0, bytes, address }
+    }
+}
+
 /// `CUgraphNodeParams`: what kind of node, and what the kind needs.
 #[derive(Clone, Copy)]
 #[repr(C)]

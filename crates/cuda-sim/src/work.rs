@@ -26,8 +26,8 @@ pub(crate) enum Work {
     Record(u32),
     /// An event is waited for.
     Wait(u32),
-    /// A whole graph.
-    Steps(Vec<Work>),
+    /// A whole graph, and its steps as they were when it became one.
+    Steps { graph: u32, steps: Vec<Work> },
     /// Nothing; only order.
     Nothing,
 }
@@ -40,13 +40,26 @@ impl Work {
             Work::Copy { .. } => 1,
             Work::Fill { .. } => 2,
             Work::Host(_) => 3,
-            Work::Steps(_) => 4,
+            Work::Steps { .. } => 4,
             Work::Nothing => 5,
             Work::Wait(_) => 6,
             Work::Record(_) => 7,
             Work::Allocate { .. } => 10,
             Work::Free(_) => 11,
         }
+    }
+
+    /// Whether a node that does this can do something else instead: of the same kind, and memory stays as it is.
+    pub(crate) fn is_like(&self, other: &Work) -> bool {
+        let same_memory = match (self, other) {
+            (
+                Work::Allocate { device: before, address: there, bytes: so_many },
+                Work::Allocate { device, address, bytes },
+            ) => (before, there, so_many) == (device, address, bytes),
+            (Work::Free(before), Work::Free(now)) => before == now,
+            _ => true,
+        };
+        self.node_type() == other.node_type() && same_memory
     }
 }
 
@@ -75,7 +88,7 @@ impl Session {
             Work::Host(call) => self.call_host(stream, *call),
             Work::Record(event) => self.mark(*event, stream),
             Work::Wait(event) => self.hold_back(stream, *event),
-            Work::Steps(steps) => steps.iter().try_for_each(|step| self.perform(stream, step)),
+            Work::Steps { steps, .. } => steps.iter().try_for_each(|step| self.perform(stream, step)),
             Work::Nothing => Ok(()),
         }
     }

@@ -318,6 +318,34 @@ fn child_allocates_in_graphs() {
     assert_eq!(c!(c, cuDeviceSetGraphMemAttribute(0 => i32, 1 => i32, &mut zero => *mut u64)), 0);
     assert_eq!(memory_of_graphs(&c), [0, 0, 0, 2 * STEP as u64]);
 
+    // Nodes tell what they do, also in a graph in a graph.
+    let mut said = AllocationNode::new(0);
+    let told = c!(c, cuGraphMemAllocNodeGetParams(allocation => Pointer, &mut said => *mut AllocationNode));
+    assert_eq!((told, said.bytes, said.address, said.location), (0, 40 << 20, address, [1, 0]));
+    let (outer, mut child, mut inside) = (self::graph(&c), null_mut(), null_mut());
+    let added = c!(c, cuGraphAddChildGraphNode(
+        &mut child => *mut Pointer, outer => Pointer, null_mut() => *mut Pointer, 0 => usize, graph => Pointer,
+    ));
+    assert_eq!(added, 0);
+    assert_eq!(c!(c, cuGraphChildGraphNodeGetGraph(child => Pointer, &mut inside => *mut Pointer)), 0);
+    assert_eq!((types(&c, outer), types(&c, inside)), (vec![4], vec![10]));
+    let wrong = c!(c, cuGraphChildGraphNodeGetGraph(allocation => Pointer, &mut inside => *mut Pointer));
+    assert_eq!(wrong, 1);
+    // Some have their memory as soon as they are ready, and an update does not change what it is.
+    let uploaded = instantiate(&c, outer, 2);
+    assert_eq!(memory_of_graphs(&c)[2], 2 * STEP as u64);
+    assert_eq!(c!(c, cuDeviceGraphMemTrim(0 => i32)), 0);
+    let mut larger = AllocationNode::new(80 << 20);
+    let (other, mut node) = (self::graph(&c), null_mut());
+    let added = c!(c, cuGraphAddMemAllocNode(
+        &mut node => *mut Pointer, other => Pointer, null_mut() => *mut Pointer, 0 => usize,
+        &mut larger => *mut AllocationNode,
+    ));
+    assert_eq!(added, 0);
+    let updated = c!(c, cuGraphExecUpdate_v2(keeping => Pointer, other => Pointer, null_mut() => Pointer));
+    assert_eq!(updated, 910);
+    assert_eq!(c!(c, cuGraphExecDestroy(uploaded => Pointer)), 0);
+
     // With a node that frees, it can run again and again.
     let mut free_node = null_mut();
     let added = c!(c, cuGraphAddMemFreeNode(

@@ -4,6 +4,7 @@ use crate::abi::{Arguments, HostCall, HostMemory, In, Out};
 use crate::error::{Answer, Code};
 use crate::handle::Handle;
 use crate::session::{Session, with};
+use crate::settings::Fault;
 use crate::structs::{AllocationNode, AnyNode, FillNode, HostNode, KernelNode, KernelNode2, Location};
 use crate::work::Work;
 use std::ffi::{c_int, c_uint};
@@ -247,6 +248,20 @@ export! {
 
     10000 fn cuGraphNodeGetType(node: Handle, kind: Out<c_uint>) {
         with(|session| kind.set(session.node_work(node)?.node_type()))
+    }
+
+    10000 fn cuGraphChildGraphNodeGetGraph(node: Handle, graph: Out<Handle>) {
+        with(|session| graph.set(session.child_of(node)?))
+    }
+
+    11040 fn cuGraphMemAllocNodeGetParams(node: Handle, parameters: Out<AllocationNode>) {
+        with(|session| match session.node_work(node)? {
+            _ if session.fault == Some(Fault::NodesUntold) => Err(Code::NOT_SUPPORTED),
+            Work::Allocate { device, address, bytes } => {
+                parameters.set(AllocationNode::of(*device as c_int, *address, *bytes as usize))
+            }
+            _ => Err(Code::INVALID_VALUE),
+        })
     }
 
     11040 fn cuGraphMemFreeNodeGetParams(node: Handle, address: Out<u64>) {
