@@ -165,5 +165,10 @@ pub(crate) mod own {
         cuMemPoolTrimTo(pool: usize, keep: usize);
         cuDeviceGetMemPool(pool: *mut usize, device: i32);
         cuDeviceGetGraphMemAttribute(device: i32, attribute: i32, value: *mut u64);
+        cuDeviceGraphMemTrim(device: i32);
+        cuGraphGetNodes(graph: usize, nodes: *mut usize, count: *mut usize);
+        cuGraphNodeGetType(node: usize, kind: *mut i32);
+        cuGraphChildGraphNodeGetGraph(node: usize, graph: *mut usize);
+        cuGraphMemAllocNodeGetParams(node: usize, parameters: *mut core::ffi::c_void);
     }
 }

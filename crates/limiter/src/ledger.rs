@@ -30,6 +30,8 @@ pub(crate) const IS_VIEW: u32 = 2;
 pub(crate) const IS_HOLD: u32 = 3;
 /// An object that takes nothing and keeps what is bound to it.
 pub(crate) const IS_OBJECT: u32 = 5;
+/// A graph that is ready; `amount` is what it asks for, `kept` when it was last launched.
+pub(crate) const IS_GRAPH: u32 = 6;
 /// A block of small allocations; `amount` is how many.
 const IS_BLOCK: u32 = 4;
 

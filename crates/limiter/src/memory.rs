@@ -3,6 +3,7 @@
 //! Memory is counted as the driver takes it, in blocks of 2 MiB. Small allocations share blocks, so a block counts once for all of them.
 
 use crate::driver::{Code, OUT_OF_MEMORY, SUCCESS};
+use crate::graphs::look_at_graphs;
 use crate::ledger::{Entry, IS_HOLD, IS_OBJECT, IS_SMALL, IS_VIEW, may_be_noted};
 use crate::pools::{look_at_pools, look_at_pools_that_may_be_gone};
 use crate::process::{Linux, Part, Process, process};
@@ -252,10 +253,11 @@ pub(crate) fn end_context(context: u64) {
         }
     });
     look_at_pools_that_may_be_gone(process);
+    look_at_graphs(process);
 }
 
 /// Something that no address or handle is: the highest bit is set.
-fn marked(words: &[u64]) -> u64 {
+pub(crate) fn marked(words: &[u64]) -> u64 {
     let mix = |hash: u64, word: &u64| (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
     words.iter().fold(words.len() as u64, mix) | (1 << 63)
 }
@@ -265,6 +267,7 @@ const VIEW: u64 = 1;
 const HOLD: u64 = 2;
 const GROWTH: u64 = 3;
 const GREEN: u64 = 4;
+pub(crate) const READY: u64 = 5;
 
 /// Physical memory was bound to a region of an array, and stays until the region is unbound or the array is gone.
 pub(crate) fn bind(array: u64, region: &[u64], handle: u64) {

@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 /// Pools that a process can have.
 pub(crate) const POOLS: usize = 64;
 /// What pools grow by.
-const STEP: u64 = 32 << 20;
+pub(crate) const STEP: u64 = 32 << 20;
 /// What allocations take multiples of.
 const GRAIN: u64 = 512;
 /// How often others that allocate at this moment are waited for; one that never comes back was ended inside the driver.

@@ -2,6 +2,7 @@
 //!
 //! It lies in memory that the kernel empties in a child after `fork`, so a child begins anew by itself.
 
+use crate::graph_level::Level;
 use crate::ledger::Ledger;
 use crate::lock::Lock;
 use crate::pages::fresh;
@@ -62,8 +63,8 @@ pub(crate) struct Part {
     context: AtomicU64,
     /// The pool that its device allocates from, once it was asked.
     pub(crate) pool: AtomicUsize,
-    /// Bytes of graphs that are counted.
-    pub(crate) graphs: AtomicU64,
+    /// What graphs have.
+    pub(crate) graphs: Lock<Level>,
     region: AtomicPtr<Region>,
     slot: AtomicUsize,
     turns: [AtomicPtr<TurnCell>; SHARES],
@@ -229,8 +230,7 @@ impl Process {
     /// The part with a UUID.
     pub(crate) fn part_of_uuid(&self, uuid: &[u8; 16]) -> Option<usize> {
         let words = [0, 8].map(|at| u64::from_le_bytes(uuid[at..at + 8].try_into().unwrap_or_default()));
-        let count = (self.count.load(Ordering::Relaxed) as usize).min(PARTS);
-        self.parts[..count].iter().position(|part| {
+        self.parts[..self.part_count()].iter().position(|part| {
             part.uuid[0].load(Ordering::Relaxed) == words[0]
                 && part.uuid[1].load(Ordering::Relaxed) == words[1]
         })
@@ -264,6 +264,20 @@ impl Process {
         }
         self.device_count.store(count.max(0) as u32, Ordering::Relaxed);
         count
+    }
+
+    /// How many parts are limited.
+    pub(crate) fn part_count(&self) -> usize {
+        (self.count.load(Ordering::Relaxed) as usize).min(PARTS)
+    }
+
+    /// The device of CUDA that a part is, once one was looked for.
+    pub(crate) fn device_of(&self, number: usize) -> Option<i32> {
+        let word = u32::try_from(number).ok()? + 1;
+        self.devices
+            .iter()
+            .position(|place| place.load(Ordering::Relaxed) == word)
+            .map(|device| device as i32)
     }
 
     /// The number of one of its parts.

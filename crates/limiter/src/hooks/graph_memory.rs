@@ -1,18 +1,13 @@
-//! Memory that graphs allocate when they run. The driver takes it at a launch, or when a graph is made ready or uploaded for one, and nothing
-//! says before how much it will be.
-//!
-//! So it is counted right after the call that took it, and a container that has too much then starts no such graph until memory came back.
+//! Functions around memory that graphs allocate when they run.
 
 use crate::capture;
-use crate::driver::own::{cuCtxGetDevice, cuDeviceGetGraphMemAttribute};
 use crate::driver::{CUDA, Code, OUT_OF_MEMORY, SUCCESS, hooks};
-use crate::process::{Part, Process, process};
+use crate::graph_walk::{self, ALLOCATES};
+use crate::graphs::{self, look_at_graphs};
+use crate::hooks::launches::own;
+use crate::process::{Process, process};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering;
-
-const RESERVED_NOW: i32 = 2;
-/// The kind of node that allocates.
-const ALLOCATES: u32 = 10;
 
 /// A graph will allocate: from now on launches are looked at.
 fn note() {
@@ -32,44 +27,49 @@ pub(crate) fn is_captured(stream: usize) -> bool {
     captured
 }
 
-/// Counts what graphs have now on the current device.
-fn count(process: &Process) -> Option<&Part> {
-    let (mut device, mut now) = (0, 0u64);
-    // SAFETY: the driver writes one number each.
-    unsafe {
-        if cuCtxGetDevice::call(&mut device) != SUCCESS
-            || cuDeviceGetGraphMemAttribute::call(device, RESERVED_NOW, &mut now) != SUCCESS
-        {
-            return None;
-        }
-    }
-    let part = process.part(device)?;
-    let before = part.graphs.swap(now, Ordering::Relaxed);
-    if now > before {
-        part.add(now - before);
-    } else {
-        part.give(before - now);
-    }
-    Some(part)
-}
-
 fn looked_at() -> Option<&'static Process> {
     process().filter(|process| process.is_limited() && process.graphs_allocate.load(Ordering::Relaxed) != 0)
 }
 
-/// Launches a graph or makes it ready, if the container has not too much already.
-pub(crate) fn launched(launch: impl FnOnce() -> Code) -> Code {
+/// Launches a graph or uploads it, if there is room for what it asks for.
+pub(crate) fn launched(ready: usize, stream: usize, launch: impl FnOnce() -> Code) -> Code {
     let Some(process) = looked_at() else { return launch() };
-    if let Some(part) = count(process)
-        && part.held() > part.memory()
-        // Nothing is asked for, but so the dead are noticed, and a refusal is counted.
-        && !part.take(0)
-    {
+    let asks = graphs::noted(process, ready);
+    // In a capture it only becomes a part of another graph.
+    if asks.iter().all(Option::is_none) || is_captured(stream) {
+        return launch();
+    }
+    graphs::launch(process, Some(ready), &asks, launch)
+}
+
+/// Makes a graph ready, and notes what it asks for. Some are uploaded at once.
+///
+/// SAFETY: `ready` must be where `make` makes the driver write a handle, or null.
+unsafe fn made_ready(ready: *mut usize, graph: usize, uploads: bool, make: impl FnOnce() -> Code) -> Code {
+    let Some(process) = looked_at() else { return make() };
+    let asks = graphs::asks(process, &graph_walk::demand(process, graph));
+    let answer = if uploads { graphs::launch(process, None, &asks, make) } else { make() };
+    if answer != SUCCESS || ready.is_null() {
+        return answer;
+    }
+    // SAFETY: the driver has written there.
+    let made = unsafe { ready.read() };
+    if !graphs::note(process, made, &asks, uploads) {
+        graphs::forget(process, made);
+        // SAFETY: it was just made, and nobody else knows of it.
+        unsafe { cuGraphExecDestroy::call(made) };
         return OUT_OF_MEMORY;
     }
-    let answer = launch();
-    count(process);
     answer
+}
+
+/// Flag of graphs that are uploaded as soon as they are ready.
+const UPLOAD: u64 = 2;
+
+/// SAFETY: as the driver's.
+unsafe fn uploads(parameters: *const u64) -> bool {
+    // SAFETY: the driver reads it as well: what it begins with are the flags.
+    !parameters.is_null() && unsafe { parameters.read() } & UPLOAD != 0
 }
 
 /// SAFETY: as the driver's.
@@ -111,44 +111,57 @@ hooks! {
 
     cuGraphInstantiate(ready: *mut usize, graph: usize, node: *mut usize, log: *mut c_void, length: usize) => {
         // SAFETY: the program's own arguments.
-        launched(|| unsafe { cuGraphInstantiate::call(ready, graph, node, log, length) })
+        unsafe { made_ready(ready, graph, false, || cuGraphInstantiate::call(ready, graph, node, log, length)) }
     };
 
     cuGraphInstantiate_v2(ready: *mut usize, graph: usize, node: *mut usize, log: *mut c_void, length: usize) => {
         // SAFETY: the program's own arguments.
-        launched(|| unsafe { cuGraphInstantiate_v2::call(ready, graph, node, log, length) })
+        unsafe { made_ready(ready, graph, false, || cuGraphInstantiate_v2::call(ready, graph, node, log, length)) }
     };
 
     cuGraphInstantiateWithFlags(ready: *mut usize, graph: usize, flags: u64) => {
         // SAFETY: the program's own arguments.
-        launched(|| unsafe { cuGraphInstantiateWithFlags::call(ready, graph, flags) })
+        unsafe { made_ready(ready, graph, flags & UPLOAD != 0, || cuGraphInstantiateWithFlags::call(ready, graph, flags)) }
     };
 
-    cuGraphInstantiateWithParams(ready: *mut usize, graph: usize, parameters: *mut c_void) => {
+    cuGraphInstantiateWithParams(ready: *mut usize, graph: usize, parameters: *mut u64) => {
         // SAFETY: the program's own arguments.
-        launched(|| unsafe { cuGraphInstantiateWithParams::call(ready, graph, parameters) })
+        unsafe { made_ready(ready, graph, uploads(parameters), || cuGraphInstantiateWithParams::call(ready, graph, parameters)) }
     };
 
-    cuGraphInstantiateWithParams_ptsz(ready: *mut usize, graph: usize, parameters: *mut c_void) => {
+    cuGraphInstantiateWithParams_ptsz(ready: *mut usize, graph: usize, parameters: *mut u64) => {
         // SAFETY: the program's own arguments.
-        launched(|| unsafe { cuGraphInstantiateWithParams_ptsz::call(ready, graph, parameters) })
+        unsafe { made_ready(ready, graph, uploads(parameters), || cuGraphInstantiateWithParams_ptsz::call(ready, graph, parameters)) }
     };
 
-    cuGraphUpload(graph: usize, stream: usize) => {
+    cuGraphExecDestroy(ready: usize) => {
         // SAFETY: the program's own arguments.
-        launched(|| unsafe { cuGraphUpload::call(graph, stream) })
+        let destroy = || unsafe { cuGraphExecDestroy::call(ready) };
+        let Some(process) = looked_at() else { return destroy() };
+        // Before, because another thread may get the same name the moment it is free. What it has taken stays until it is trimmed.
+        let asks = graphs::forget(process, ready);
+        let answer = destroy();
+        if answer != SUCCESS {
+            graphs::note(process, ready, &asks, false);
+        }
+        answer
     };
 
-    cuGraphUpload_ptsz(graph: usize, stream: usize) => {
+    cuGraphUpload(ready: usize, stream: usize) => {
         // SAFETY: the program's own arguments.
-        launched(|| unsafe { cuGraphUpload_ptsz::call(graph, stream) })
+        launched(ready, stream, || unsafe { cuGraphUpload::call(ready, stream) })
+    };
+
+    cuGraphUpload_ptsz(ready: usize, stream: usize) => {
+        // SAFETY: the program's own arguments.
+        launched(ready, own(stream), || unsafe { cuGraphUpload_ptsz::call(ready, stream) })
     };
 
     cuDeviceGraphMemTrim(device: i32) => {
         // SAFETY: the program's own arguments.
         let answer = unsafe { cuDeviceGraphMemTrim::call(device) };
         if let Some(process) = looked_at() {
-            count(process);
+            look_at_graphs(process);
         }
         answer
     };

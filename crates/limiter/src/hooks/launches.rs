@@ -140,7 +140,7 @@ hooks! {
 
     cuGraphLaunch(graph: usize, stream: usize) => {
         // SAFETY: the program's own arguments.
-        gated(stream, || Kind::of(&[graph as u64, 0x0067_7261_7068]), || launched(|| unsafe { cuGraphLaunch::call(graph, stream) }))
+        gated(stream, || Kind::of(&[graph as u64, 0x0067_7261_7068]), || launched(graph, stream, || unsafe { cuGraphLaunch::call(graph, stream) }))
     };
 
     cuLaunchKernel_ptsz(
@@ -180,7 +180,7 @@ hooks! {
 
     cuGraphLaunch_ptsz(graph: usize, stream: usize) => {
         // SAFETY: the program's own arguments.
-        gated(own(stream), || Kind::of(&[graph as u64, 0x0067_7261_7068]), || launched(|| unsafe { cuGraphLaunch_ptsz::call(graph, stream) }))
+        gated(own(stream), || Kind::of(&[graph as u64, 0x0067_7261_7068]), || launched(graph, own(stream), || unsafe { cuGraphLaunch_ptsz::call(graph, stream) }))
     };
 
     cuLaunchCooperativeKernelMultiDevice(launches: *mut OnDevice, count: u32, flags: u32) => {

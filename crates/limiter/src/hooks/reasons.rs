@@ -84,7 +84,7 @@ const REASONS: &[Reason] = &[
         "a multicast object is addresses and entries of the switch; the memory behind it is bound and counts by itself",
     ),
     (
-        &["cuGraphAddMemFreeNode", "cuGraphDestroy", "cuGraphExecDestroy"],
+        &["cuGraphAddMemFreeNode", "cuGraphDestroy"],
         "what graphs have is asked of the driver at every launch and trim, and comes back to its pool, not to the device",
     ),
     (&["cuMemPoolSetAttribute"], "what a pool has reserved counts, whatever makes it keep or release it"),

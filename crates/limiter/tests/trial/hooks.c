@@ -371,6 +371,7 @@ static void graphs(void) {
     freed(graph, node, wanted.address);
     HOOK(0, 0, cuGraphInstantiate, (void **, void *, void **, char *, size_t), &ready, graph, NULL, NULL, 0);
     HOOK(POOL, 1, cuGraphLaunch, (void *, void *), ready, stream);
+    HOOK(0, 0, cuGraphExecDestroy, (void *), ready);
     trim_graphs();
     graph = new_graph();
     HOOK(0, 0, cuGraphAddNode, (void **, void *, const void *, size_t, Node *), &node, graph, NULL, 0, &first);

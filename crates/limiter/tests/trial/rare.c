@@ -298,11 +298,18 @@ static void upload(void) {
     while (times < 5 && !(code = CALL(cuGraphUpload, (void *, void *), ready, stream))) times++;
     say("upload", times, code);
     struct { u64 flags; void *stream, *node; unsigned result; } how = {0};
-    say("instantiate", 0, CALL(cuGraphInstantiate, (void **, void *, void **, char *, size_t), &ready, captured, NULL, NULL, 0));
-    say("instantiate", 1, CALL(cuGraphInstantiate_v2, (void **, void *, void **, char *, size_t), &ready, captured, NULL, NULL, 0));
-    say("instantiate", 2, CALL(cuGraphInstantiateWithFlags, (void **, void *, u64), &ready, captured, 0));
-    say("instantiate", 3, CALL(cuGraphInstantiateWithParams, (void **, void *, void *), &ready, captured, &how));
-    say("instantiate", 4, CALL(cuGraphInstantiateWithParams_ptsz, (void **, void *, void *), &ready, captured, &how));
+    for (int way = 0; way < 5; way++) {
+        ready = NULL;
+        if (way == 0) MUST(cuGraphInstantiate, (void **, void *, void **, char *, size_t), &ready, captured, NULL, NULL, 0);
+        if (way == 1) MUST(cuGraphInstantiate_v2, (void **, void *, void **, char *, size_t), &ready, captured, NULL, NULL, 0);
+        if (way == 2) MUST(cuGraphInstantiateWithFlags, (void **, void *, u64), &ready, captured, 0);
+        if (way == 3) MUST(cuGraphInstantiateWithParams, (void **, void *, void *), &ready, captured, &how);
+        if (way == 4) MUST(cuGraphInstantiateWithParams_ptsz, (void **, void *, void *), &ready, captured, &how);
+        say("instantiate", way, CALL(cuGraphUpload, (void *, void *), ready, stream));
+    }
+    how.flags = 2;
+    say("instantiate", 5, CALL(cuGraphInstantiateWithParams, (void **, void *, void *), &ready, captured, &how));
+    say("instantiate", 6, CALL(cuGraphInstantiateWithParams_ptsz, (void **, void *, void *), &ready, captured, &how));
     pause_here();
 }
 

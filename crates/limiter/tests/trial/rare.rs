@@ -168,10 +168,10 @@ fn graphs_that_are_made_ready() {
     let stage = Stage::new(memory_limits());
     let mut running = start(&stage, &["upload"]);
     let told = running.until_pause();
-    assert_eq!(told[0], "upload 1 2", "only the first upload shows what it takes");
-    let ways: Vec<String> = (0..5).map(|way| format!("instantiate {way} 2")).collect();
+    assert_eq!(told[0], "upload 0 2", "it would be too much");
+    let ways: Vec<String> = (0..7).map(|way| format!("instantiate {way} 2")).collect();
     assert_eq!(told[1..], ways, "none of the ways to make another ready goes round the limit");
-    assert_eq!(stage.held(), 96 * MIB);
+    assert_eq!(stage.held(), 0);
     running.kill();
 }
 
@@ -180,12 +180,8 @@ fn memory_of_nodes_that_are_added_in_any_way() {
     for way in 0..4 {
         let stage = Stage::new(memory_limits());
         let mut running = start(&stage, &[&format!("graph-nodes-{way}")]);
-        assert_eq!(
-            running.until_pause(),
-            ["graph-nodes 1 2"],
-            "way {way}: only a launch shows what it takes"
-        );
-        assert!(stage.held() > LIMIT, "way {way}: {}", stage.held());
+        assert_eq!(running.until_pause(), ["graph-nodes 0 2"], "way {way}: it would be too much");
+        assert_eq!(stage.held(), 0, "way {way}");
         running.kill();
     }
 }

@@ -43,6 +43,7 @@ pub(crate) fn programs() -> &'static Path {
         compile(&folder, "program.c", "linked", &["-DLINKED", &driver, "-ldl", "-pthread"]);
         compile(&folder, "rare.c", "rare", &["-ldl"]);
         compile(&folder, "hooks.c", "hooks", &["-ldl"]);
+        compile(&folder, "graphs.c", "graphs", &["-ldl", "-pthread"]);
         compile(&folder, "interposer.c", "libinterposer.so", &["-shared", "-fPIC", "-ldl"]);
         compile(&folder, "wrapper.c", "libwrapper.so", &["-shared", "-fPIC", "-ldl"]);
         compile(&folder, "user.c", "libuser.so", &["-shared", "-fPIC", &driver]);
