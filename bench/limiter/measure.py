@@ -21,7 +21,7 @@ from tenants import HERE, Agent, Card, Container, Tenant, build, gpu_uuid
 
 LIMITS = (10, 20, 25, 50, 75, 80, 90)
 KERNELS = {"50 µs": 0.05, "1 ms": 1, "10 ms": 10, "100 ms": 100}
-WAYS = ("cudaMalloc", "cudaMallocAsync", "cuMemCreate", "cudaMallocManaged", "cudaMallocPitch", "cudaMallocArray")
+WAYS = ("cudaMalloc", "cudaMallocAsync", "cuMemCreate", "cudaMallocManaged", "cudaMallocPitch", "cudaMallocArray", "graph")
 MS = 1_000_000
 # Where two are compared, both run here, in turns.
 CORE = 3
@@ -240,7 +240,7 @@ class Bench:
             left = container.counters()["held"] - counted
             self.note("memory", title, {**told, "at most": full, "context": begun - idle - counted, "free after": back["free"], "left": left})
             tenant.end()
-        for way in (0, 1, 2):
+        for way in (0, 1, 2, WAYS.index("graph")):
             container = self.container(f"race-{way}", memory=limit)
             tenants = [Tenant([str(self.program)], container) for _ in range(16)]
             for tenant in tenants:

@@ -112,12 +112,34 @@ struct Piece {
     void *pointer;
     CUmemGenericAllocationHandle handle;
     cudaArray_t array;
+    cudaGraph_t graph;
+    cudaGraphExec_t ready;
 };
 
-enum Way { PLAIN, ASYNC, PHYSICAL, MANAGED, PITCHED, ARRAY, WAYS };
+enum Way { PLAIN, ASYNC, PHYSICAL, MANAGED, PITCHED, ARRAY, GRAPH, WAYS };
+
+// A graph that allocates and does not free: its memory is there until it is freed outside.
+static cudaError_t take_by_graph(size_t size, Piece *piece) {
+    cudaMemAllocNodeParams wanted = {};
+    wanted.poolProps.allocType = cudaMemAllocationTypePinned;
+    wanted.poolProps.location.type = cudaMemLocationTypeDevice;
+    wanted.poolProps.location.id = 0;
+    wanted.bytesize = size;
+    cudaGraphNode_t node;
+    MUST(cudaGraphCreate(&piece->graph, 0));
+    MUST(cudaGraphAddMemAllocNode(&node, piece->graph, nullptr, 0, &wanted));
+    MUST(cudaGraphInstantiate(&piece->ready, piece->graph, 0));
+    piece->pointer = wanted.dptr;
+    return cudaGraphLaunch(piece->ready, streams[0]);
+}
+
+static void end_graph(const Piece &piece) {
+    MUST(cudaGraphExecDestroy(piece.ready));
+    MUST(cudaGraphDestroy(piece.graph));
+}
 
 static bool take(int way, size_t size, Piece *piece) {
-    *piece = Piece{way, size, nullptr, 0, nullptr};
+    *piece = Piece{way, size, nullptr, 0, nullptr, nullptr, nullptr};
     cudaError_t error = cudaSuccess;
     if (way == PLAIN) {
         error = cudaMalloc(&piece->pointer, size);
@@ -135,6 +157,9 @@ static bool take(int way, size_t size, Piece *piece) {
     } else if (way == PITCHED) {
         size_t pitch;
         error = cudaMallocPitch(&piece->pointer, &pitch, 4096, std::max<size_t>(1, size / 4096));
+    } else if (way == GRAPH) {
+        error = take_by_graph(size, piece);
+        if (error != cudaSuccess) end_graph(*piece);
     } else {
         cudaChannelFormatDesc format = cudaCreateChannelDesc<float>();
         size_t side = 1024;
@@ -149,6 +174,10 @@ static void give(const Piece &piece) {
         if (cuMemRelease(piece.handle) != CUDA_SUCCESS) exit(1);
     } else if (piece.way == ASYNC) {
         MUST(cudaFreeAsync(piece.pointer, streams[0]));
+    } else if (piece.way == GRAPH) {
+        MUST(cudaFreeAsync(piece.pointer, streams[0]));
+        MUST(cudaStreamSynchronize(streams[0]));
+        end_graph(piece);
     } else if (piece.way == ARRAY) {
         MUST(cudaFreeArray(piece.array));
     } else {
@@ -156,12 +185,13 @@ static void give(const Piece &piece) {
     }
 }
 
-// Everything is back, also what pools would keep for later.
+// Everything is back, also what pools and graphs would keep for later.
 static void settle() {
     MUST(cudaDeviceSynchronize());
     cudaMemPool_t pool;
     MUST(cudaDeviceGetDefaultMemPool(&pool, 0));
     MUST(cudaMemPoolTrimTo(pool, 0));
+    MUST(cudaDeviceGraphMemTrim(0));
 }
 
 static std::vector<Piece> held;
