@@ -8,6 +8,7 @@
 //! Shares of the same part add up. Neither side ever waits for the other, and whoever dies leaves nothing locked.
 #![no_std]
 
+pub mod faults;
 mod limits;
 mod pace;
 mod turn;

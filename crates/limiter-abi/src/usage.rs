@@ -3,6 +3,7 @@
 //! Every process has a slot. What it holds stands in its slot alone, so whoever dies takes nothing with it that another would have to put
 //! right: a slot whose owner is dead no longer counts.
 
+use crate::point;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Where a container finds the memory for its use: a folder for each part, in it a file for each share.
@@ -34,10 +35,13 @@ pub struct Owner(u64);
 
 impl Owner {
     const PID_BITS: u32 = 22;
+    /// Set while a process takes a free slot: whose pid namespace stands there is not said yet.
+    const CLAIMING: u64 = 1 << 63;
 
     /// The process with a number, started so many ticks after the machine.
     pub fn new(pid: u32, start: u64) -> Self {
-        Owner((start << Self::PID_BITS) | u64::from(pid & ((1 << Self::PID_BITS) - 1)))
+        let word = (start << Self::PID_BITS) | u64::from(pid & ((1 << Self::PID_BITS) - 1));
+        Owner(word & !Self::CLAIMING)
     }
 
     /// As one word.
@@ -48,6 +52,11 @@ impl Owner {
     /// Its number.
     pub fn pid(self) -> u32 {
         (self.0 & ((1 << Self::PID_BITS) - 1)) as u32
+    }
+
+    /// Whether this is a process, and one that has its slot.
+    fn is_settled(self) -> bool {
+        self.0 != 0 && self.0 & Self::CLAIMING == 0
     }
 
     /// When it was started.
@@ -195,6 +204,41 @@ pub struct Usage {
 const FEW: usize = 16;
 
 impl Slot {
+    /// Whether its owner, as it was found there, is settled and of a pid namespace.
+    fn is_of(&self, found: u64, namespace: u64) -> bool {
+        Owner(found).is_settled() && self.namespace.load(Ordering::Relaxed) == namespace
+    }
+
+    /// Takes a free slot. What namespace stands there is its last owner's, so until that is changed nobody may ask whether the new one
+    /// lives; one that dies here leaves a slot that nobody uses again, with nothing in it.
+    fn take_free(&self, me: Owner, namespace: u64) -> bool {
+        let claiming = me.0 | Owner::CLAIMING;
+        if self.owner.compare_exchange(0, claiming, Ordering::SeqCst, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        point!(ClaimTaken);
+        self.namespace.store(namespace, Ordering::Relaxed);
+        point!(ClaimNamed);
+        self.owner.store(me.0, Ordering::SeqCst);
+        point!(ClaimOwned);
+        true
+    }
+
+    /// Nothing is held or asked for in it any more. Its owner does that, and at each step stands still for tests.
+    fn clear(&self, [asked, held]: [fn(); 2]) {
+        self.asked.store(0, Ordering::SeqCst);
+        asked();
+        self.held.store(0, Ordering::SeqCst);
+        held();
+        self.trouble.store(0, Ordering::Relaxed);
+    }
+
+    /// Its owner empties it and lets go of it.
+    fn free(&self, me: Owner) {
+        self.clear([|| point!(ReapAskedCleared), || point!(ReapHeldCleared)]);
+        let _ = self.owner.compare_exchange(me.0, 0, Ordering::SeqCst, Ordering::Relaxed);
+    }
+
     /// Says what keeps the limiter from its work here. The first trouble stays.
     pub fn say(&self, trouble: Trouble) {
         let _ = self.trouble.compare_exchange(0, trouble.code(), Ordering::Relaxed, Ordering::Relaxed);
@@ -228,28 +272,33 @@ impl Region {
     }
 
     /// Takes a slot for a process: a free one, or that of a dead one. None where all are taken.
+    ///
+    /// Whoever dies on the way leaves nothing that counts: nothing stands in free slots, and those of the dead are taken by their own
+    /// pid namespace alone, where the next one sees whether the taker lives.
     pub fn claim(&self, me: Owner, namespace: u64, host: &impl Host) -> Option<usize> {
         let free = |slot: &Slot| {
             let found = slot.owner.load(Ordering::Acquire);
-            let is_free = found == 0
-                || (slot.namespace.load(Ordering::Relaxed) == namespace && !host.lives(Owner(found)));
-            is_free && slot.owner.compare_exchange(found, me.0, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+            if found == 0 {
+                return slot.take_free(me, namespace);
+            }
+            slot.is_of(found, namespace)
+                && !host.lives(Owner(found))
+                && slot.owner.compare_exchange(found, me.0, Ordering::SeqCst, Ordering::Relaxed).is_ok()
         };
         // A process that became another program by `exec` is still the owner of what it held before, which is gone.
-        let before = |slot: &Slot| {
-            slot.owner.load(Ordering::Acquire) == me.0 && slot.namespace.load(Ordering::Relaxed) == namespace
-        };
+        let before = |slot: &Slot| slot.is_of(me.0, namespace) && slot.owner.load(Ordering::Acquire) == me.0;
         let found = self.used().iter().position(before).or_else(|| self.slots.iter().position(free));
         let Some(number) = found else {
             self.head.turned_away.fetch_add(1, Ordering::Relaxed);
             return None;
         };
+        point!(ClaimInherited);
         self.head.reached.fetch_max(number as u32 + 1, Ordering::AcqRel);
-        let slot = &self.slots[number];
-        slot.namespace.store(namespace, Ordering::Relaxed);
-        slot.asked.store(0, Ordering::SeqCst);
-        slot.held.store(0, Ordering::SeqCst);
-        slot.trouble.store(0, Ordering::Relaxed);
+        self.slots[number].clear([|| point!(ClaimAskedCleared), || point!(ClaimHeldCleared)]);
+        // One of its threads may have been freeing that of another when it became another program.
+        for slot in self.used().iter().skip(number + 1).filter(|slot| before(slot)) {
+            slot.free(me);
+        }
         Some(number)
     }
 
@@ -258,18 +307,23 @@ impl Region {
         self.slot(number).is_some_and(|slot| slot.owner.load(Ordering::Relaxed) == me.0)
     }
 
-    /// Frees slots of dead processes of a pid namespace; says whether there were any that held something.
-    pub fn reap(&self, namespace: u64, host: &impl Host) -> bool {
+    /// Frees slots of dead processes of a pid namespace; says whether there were any that held something. Who does so has them for a
+    /// moment, so that nothing stands in a slot that is free.
+    pub fn reap(&self, me: Owner, namespace: u64, host: &impl Host) -> bool {
         let mut freed = false;
-        for slot in self.used() {
+        // Who has lost its own slot has none to keep another's with.
+        for slot in self.used().iter().filter(|_| me.is_settled()) {
             let found = slot.owner.load(Ordering::Acquire);
-            if found == 0 || slot.namespace.load(Ordering::Relaxed) != namespace || host.lives(Owner(found)) {
+            if found == 0 || !slot.is_of(found, namespace) || host.lives(Owner(found)) {
                 continue;
             }
             // A container can write anything here.
             let held = slot.held.load(Ordering::Relaxed).saturating_add(slot.asked.load(Ordering::Relaxed));
-            let gone = slot.owner.compare_exchange(found, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok();
-            freed |= gone && held > 0;
+            if slot.owner.compare_exchange(found, me.0, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
+                point!(ReapTaken);
+                slot.free(me);
+                freed |= held > 0;
+            }
         }
         freed
     }
@@ -278,7 +332,7 @@ impl Region {
     pub fn owners(&self) -> impl Iterator<Item = (Owner, u64)> + '_ {
         self.used().iter().filter_map(|slot| {
             let owner = slot.owner.load(Ordering::Acquire);
-            (owner != 0).then(|| (Owner(owner), slot.namespace.load(Ordering::Relaxed)))
+            Owner(owner).is_settled().then(|| (Owner(owner), slot.namespace.load(Ordering::Relaxed)))
         })
     }
 
@@ -302,6 +356,7 @@ impl Region {
     pub fn reserve(&self, number: usize, bytes: u64, limit: u64, host: &impl Host) -> bool {
         let granted = self.reserve_if_left(number, bytes, limit, host);
         if let Some(mine) = self.slot(number).filter(|_| !granted) {
+            point!(Refused);
             mine.denials.fetch_add(1, Ordering::Relaxed);
         }
         granted
@@ -316,26 +371,30 @@ impl Region {
         if self.reserve_at_once(mine, bytes, limit) {
             return true;
         }
-        let namespace = mine.namespace.load(Ordering::Relaxed);
+        let (me, namespace) =
+            (Owner(mine.owner.load(Ordering::Relaxed)), mine.namespace.load(Ordering::Relaxed));
         let mut looked = false;
         let mut times = 0;
         while bytes <= limit && times < PATIENCE {
             mine.asked.fetch_add(bytes, Ordering::SeqCst);
+            point!(Asked);
             let (held, all) = self.held();
             if all <= limit {
                 mine.held.fetch_add(bytes, Ordering::SeqCst);
+                point!(Granted);
                 mine.asked.fetch_sub(bytes, Ordering::SeqCst);
                 return true;
             }
             mine.asked.fetch_sub(bytes, Ordering::SeqCst);
+            point!(Withdrawn);
             if held.saturating_add(bytes) > limit {
-                if looked || !self.reap(namespace, host) {
+                if looked || !self.reap(me, namespace, host) {
                     break;
                 }
                 looked = true;
             } else if times == OVERDUE {
                 // Nobody asks for so long: it may have died while it asked.
-                self.reap(namespace, host);
+                self.reap(me, namespace, host);
             }
             times += 1;
             host.pause(times);
@@ -351,6 +410,7 @@ impl Region {
             return false;
         }
         mine.held.fetch_add(bytes, Ordering::SeqCst);
+        point!(TakenAtOnce);
         let fits = self.held().1 <= limit;
         if !fits {
             mine.held.fetch_sub(bytes, Ordering::SeqCst);
@@ -362,6 +422,7 @@ impl Region {
     pub fn add(&self, number: usize, bytes: u64) {
         if let Some(mine) = self.slot(number) {
             mine.held.fetch_add(bytes, Ordering::SeqCst);
+            point!(Added);
         }
     }
 
@@ -370,6 +431,7 @@ impl Region {
         let Some(mine) = self.slot(number) else { return };
         let take = |held: u64| Some(held.saturating_sub(bytes));
         let _ = mine.held.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take);
+        point!(Released);
     }
 
     /// Sums of everything.
@@ -377,7 +439,7 @@ impl Region {
         let turned_away = self.head.turned_away.load(Ordering::Relaxed);
         let mut sum = Usage { turned_away, ..Usage::default() };
         for slot in self.used() {
-            if slot.owner.load(Ordering::Acquire) != 0 {
+            if Owner(slot.owner.load(Ordering::Acquire)).is_settled() {
                 sum.processes += 1;
                 sum.held = sum.held.saturating_add(slot.held.load(Ordering::Relaxed));
                 sum.longest = sum.longest.max(slot.longest.load(Ordering::Relaxed));
@@ -397,131 +459,4 @@ impl Region {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Host, Owner, Region, Trouble};
-    use core::sync::atomic::Ordering;
-    extern crate std;
-    use std::boxed::Box;
-
-    /// A machine on which the processes with odd numbers are dead.
-    struct OddAreDead;
-
-    impl Host for OddAreDead {
-        fn lives(&self, owner: Owner) -> bool {
-            owner.pid().is_multiple_of(2)
-        }
-
-        fn pause(&self, _: u32) {
-            std::thread::yield_now();
-        }
-    }
-
-    fn region() -> Box<Region> {
-        let region = Box::new(Region {
-            head: Default::default(),
-            slots: core::array::from_fn(|_| Default::default()),
-        });
-        region.prepare();
-        region
-    }
-
-    #[test]
-    fn who_died_while_it_asked_is_in_nobodys_way() {
-        let region = region();
-        let living = region.claim(Owner::new(2, 1), 1, &OddAreDead).unwrap();
-        let dead = region.claim(Owner::new(3, 1), 1, &OddAreDead).unwrap();
-        region.slots[dead].asked.store(60, Ordering::SeqCst);
-        assert!(region.reserve(living, 50, 100, &OddAreDead));
-        assert_eq!(region.usage().held, 50);
-    }
-
-    #[test]
-    fn who_dies_after_any_step_is_in_nobodys_way() {
-        const LIMIT: u64 = 1 << 30;
-        // What stands in a slot after each write of claiming, asking, taking, taking at once and giving back; the last is what a predecessor left
-        // in a slot that was claimed and not emptied yet.
-        let steps = [
-            (0, 0),
-            (0, LIMIT),
-            (LIMIT, LIMIT),
-            (LIMIT, 0),
-            (2 * LIMIT, 0),
-            (LIMIT / 2, 0),
-            (LIMIT, LIMIT / 2),
-        ];
-        for (held, asked) in steps {
-            for bytes in [LIMIT, LIMIT / 2, 1 << 19] {
-                let region = region();
-                let living = region.claim(Owner::new(2, 1), 1, &OddAreDead).unwrap();
-                let dead = region.claim(Owner::new(3, 1), 1, &OddAreDead).unwrap();
-                region.slots[dead].held.store(held, Ordering::SeqCst);
-                region.slots[dead].asked.store(asked, Ordering::SeqCst);
-                for _ in 0..LIMIT / bytes {
-                    assert!(region.reserve(living, bytes, LIMIT, &OddAreDead), "{held} held, {asked} asked");
-                }
-                assert!(!region.reserve(living, 1, LIMIT, &OddAreDead));
-                assert_eq!(region.slots[living].held.load(Ordering::SeqCst), LIMIT);
-            }
-        }
-    }
-
-    #[test]
-    fn a_process_finds_its_own_slot_again_and_those_of_other_namespaces_are_left_alone() {
-        let region = region();
-        let me = Owner::new(2, 7);
-        let other = region.claim(me, 1, &OddAreDead).unwrap();
-        region.add(other, 5);
-        let slot = region.claim(me, 2, &OddAreDead).unwrap();
-        assert_ne!(slot, other, "the same number in another namespace is another process");
-        region.add(slot, 50);
-        assert_eq!(region.claim(me, 2, &OddAreDead), Some(slot));
-        assert_eq!((region.usage().held, region.usage().processes), (5, 2));
-        let dead = region.claim(Owner::new(3, 1), 1, &OddAreDead).unwrap();
-        assert_ne!(
-            region.claim(Owner::new(4, 1), 2, &OddAreDead),
-            Some(dead),
-            "who is dead there is not known here"
-        );
-    }
-
-    #[test]
-    fn troubles_are_said_once_and_read_by_name() {
-        let region = region();
-        for number in 0..super::SLOTS as u32 {
-            assert!(region.claim(Owner::new(2 * number + 2, 1), 1, &OddAreDead).is_some());
-        }
-        assert_eq!((region.usage().trouble, region.owners().count()), (None, super::SLOTS));
-        assert_eq!(region.claim(Owner::new(5_000, 1), 1, &OddAreDead), None);
-        assert_eq!((region.usage().trouble, region.usage().turned_away), (Some(Trouble::Slots), 1));
-        for trouble in [Trouble::Events, Trouble::Ledger] {
-            region.slots[0].say(trouble);
-        }
-        assert_eq!(region.usage().trouble, Some(Trouble::Events));
-        for code in 1..9 {
-            assert_eq!(Trouble::from_code(code).map(Trouble::code), Some(code));
-        }
-    }
-
-    #[test]
-    fn many_who_ask_at_once_never_have_more_than_the_limit() {
-        let region = region();
-        let counted = core::sync::atomic::AtomicU64::new(0);
-        std::thread::scope(|scope| {
-            for number in 0..8 {
-                let (region, counted) = (&region, &counted);
-                scope.spawn(move || {
-                    let slot = region.claim(Owner::new(2 * number + 2, 1), 1, &OddAreDead).unwrap();
-                    for _ in 0..2_000 {
-                        if region.reserve(slot, 3, 10, &OddAreDead) {
-                            let all = counted.fetch_add(3, Ordering::SeqCst) + 3;
-                            assert!(all <= 10, "{all}");
-                            counted.fetch_sub(3, Ordering::SeqCst);
-                            region.release(slot, 3);
-                        }
-                    }
-                });
-            }
-        });
-        assert_eq!(region.usage().held, 0);
-    }
-}
+mod tests;
