@@ -8,7 +8,17 @@ use std::path::PathBuf;
 
 /// Builds it, and says where it is.
 pub(crate) fn build() -> Result<PathBuf> {
-    let folder = root().join("target/limiter");
+    build_into("target/limiter", &[])
+}
+
+/// Builds also one that ends processes at the points that a test names. It has a folder of its own, so that it is never taken for the other.
+pub(crate) fn build_both() -> Result<PathBuf> {
+    build_into("target/limiter-faults", &["--features", "fault-points"])?;
+    build()
+}
+
+fn build_into(folder: &str, more: &[&str]) -> Result<PathBuf> {
+    let folder = root().join(folder);
     let mut command = cargo();
     command.args([
         "rustc",
@@ -20,7 +30,7 @@ pub(crate) fn build() -> Result<PathBuf> {
         "--crate-type",
         "cdylib",
     ]);
-    command.arg("--target-dir").arg(&folder);
+    command.args(more).arg("--target-dir").arg(&folder);
     // Without what programs start with, so that it asks no version of the C library for anything; and never unloaded, for programs keep
     // addresses of its functions.
     command.args([

@@ -21,7 +21,7 @@ usage: cargo xtask TASK
   ci           the same with CI=true, where nothing may be skipped
   incumbents   build NVIDIA's programs, and the oracle made of their packages, into the cache
   cuda-symbols compare the table of CUDA functions with NVIDIA's headers, and name what either lacks
-  limiter      build the shared object that limits processes, and say where it is
+  limiter      build the shared object that limits processes, and say where it is; and one for tests that end processes inside it
   lab VERB     a real Kubernetes: up [--kubernetes 1.36|1.35] [--nodes N] [--feature-gates A=true,…], fleet N, down, status, exec CMD…, kubeconfig, logs [COMPONENT],
                figures (what the agent costs beside NVIDIA's programs)
   fuzz [RUNS]  run every fuzz target for a number of cases (50000 unless told)
@@ -45,7 +45,7 @@ fn task(arguments: Vec<String>) -> Result<()> {
         ["ci"] => test::ci(),
         ["incumbents"] => incumbents::build().map(drop),
         ["cuda-symbols"] => cuda_symbols::check(),
-        ["limiter"] => limiter::build().map(|path| println!("{}", path.display())),
+        ["limiter"] => limiter::build_both().map(|path| println!("{}", path.display())),
         ["lab", ref words @ ..] => lab::lab(words),
         ["lab-services", folder] => carve_lab::services(Path::new(folder)),
         ["lab-node", folder, number] => carve_lab::inside_node(Path::new(folder), number.parse()?),

@@ -46,7 +46,7 @@ pub(crate) fn test() -> Result<()> {
     step("build", &mut || run(cargo().args(["build", "--workspace", "--quiet"])))?;
     let (mut library, mut allocator) = (None, None);
     step("limiter", &mut || {
-        library = Some(limiter::build()?);
+        library = Some(limiter::build_both()?);
         allocator = limiter::allocator()?;
         Ok(())
     })?;

@@ -13,7 +13,7 @@ use crate::ledger::{Entry, IS_GRAPH, may_be_noted};
 use crate::memory::{READY, marked};
 use crate::pools::{STEP, look_at_pools};
 use crate::process::{PARTS, Part, Process};
-use carve_limiter_abi::Trouble;
+use carve_limiter_abi::{Trouble, point};
 use core::sync::atomic::Ordering;
 
 const RESERVED_NOW: i32 = 2;
@@ -111,6 +111,7 @@ fn reserved(process: &Process, number: usize, level: &Level) -> u64 {
 
 /// Counts so much instead of what was counted. It is there, so it can not be refused.
 fn count(part: &Part, before: u64, now: u64) {
+    point!(GraphSettling);
     if now > before {
         part.add(now - before);
     } else {
@@ -132,7 +133,9 @@ pub(crate) fn launch(
             return OUT_OF_MEMORY;
         }
     }
+    point!(GraphBegun);
     let answer = launch();
+    point!(GraphLaunched);
     asked().for_each(|(number, _)| end(process, number));
     answer
 }
@@ -154,6 +157,7 @@ fn begin(process: &Process, number: usize, key: Option<u64>, bytes: u64) -> bool
         let more = wanted.saturating_sub(counted);
         // A refusal is counted once.
         if more == 0 || if is_last { part.take(more) } else { part.take_if_left(more) } {
+            point!(GraphReserved);
             part.give(counted.saturating_sub(wanted));
             level.begin(wanted, now, ask);
             if let Some(key) = key {
@@ -213,6 +217,7 @@ fn trim(process: &Process, number: usize, level: &mut Level) {
     if let Some(device) = process.device_of(number) {
         // SAFETY: a device that the driver has named.
         unsafe { cuDeviceGraphMemTrim::call(device) };
+        point!(GraphTrimmed);
         settle(process, number, level);
     }
 }

@@ -16,6 +16,8 @@ mod door;
 mod driver;
 mod elf;
 mod events;
+#[cfg(feature = "fault-points")]
+mod faults;
 mod files;
 mod graph_level;
 mod graph_walk;

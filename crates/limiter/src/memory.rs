@@ -7,7 +7,7 @@ use crate::graphs::look_at_graphs;
 use crate::ledger::{Entry, IS_HOLD, IS_OBJECT, IS_SMALL, IS_VIEW, may_be_noted};
 use crate::pools::{look_at_pools, look_at_pools_that_may_be_gone};
 use crate::process::{Linux, Part, Process, process};
-use carve_limiter_abi::Trouble;
+use carve_limiter_abi::{Trouble, point};
 
 /// What the driver takes memory in.
 pub(crate) const BLOCK: u64 = 2 << 20;
@@ -103,7 +103,9 @@ pub(crate) unsafe fn allocate(
     if !take(process, part, reserved) {
         return OUT_OF_MEMORY;
     }
+    point!(AllocationReserved);
     let answer = allocate();
+    point!(AllocationMade);
     if answer != SUCCESS || result.is_null() {
         part.give(reserved);
         return answer;
@@ -115,6 +117,7 @@ pub(crate) unsafe fn allocate(
     let (amount, kind) = if small { (0, IS_SMALL) } else { (reserved, 0) };
     let entry = Entry { key, amount, context, part: process.number(part), kind, kept: 0 };
     let noted = process.ledger.take().note(entry, reserved);
+    point!(AllocationNoted);
     let answer = match noted {
         Some(_) => SUCCESS,
         None if part.goes_on_after(Trouble::Ledger) => SUCCESS,
@@ -143,7 +146,9 @@ fn free_noted(key: u64, free: impl FnOnce() -> Code) -> Code {
         let mut ledger = process.ledger.take();
         ledger.find(key).map(|at| ledger.remove(at))
     };
+    point!(FreeUnnoted);
     let answer = free();
+    point!(FreeDone);
     let Some(entry) = noted else { return answer };
     let Some(part) = process.parts.get(entry.part as usize) else { return answer };
     if answer != SUCCESS {
@@ -237,6 +242,7 @@ fn take_all_of(process: &Process, owner: u64, mut took: impl FnMut(Entry)) {
             _ => entry.amount,
         };
         drop(ledger);
+        point!(ContextEnding);
         if let Some(part) = process.parts.get(entry.part as usize) {
             part.give(back);
         }
@@ -348,7 +354,9 @@ pub(crate) fn grow_context(
     if reserved > 0 && !take(process, part, reserved) {
         return OUT_OF_MEMORY;
     }
+    point!(GrowthReserved);
     let answer = grow();
+    point!(GrowthMade);
     let after = bytes();
     let context = current_context();
     let key = marked(&[GROWTH, context, limit]);
@@ -362,6 +370,7 @@ pub(crate) fn grow_context(
         say_unnoted(process, number);
     }
     drop(ledger);
+    point!(GrowthNoted);
     // Reserved was more than `known` so far.
     let (held, due) = (known.saturating_add(reserved), amount);
     if due > held {

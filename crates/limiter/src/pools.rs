@@ -7,7 +7,7 @@
 use crate::driver::own::{cuDeviceGetDefaultMemPool, cuMemPoolGetAttribute, cuMemPoolTrimTo};
 use crate::driver::{Code, OUT_OF_MEMORY, SUCCESS};
 use crate::process::{Part, Process};
-use carve_limiter_abi::Trouble;
+use carve_limiter_abi::{Trouble, point};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Pools that a process can have.
@@ -119,6 +119,7 @@ impl Pool {
         if !keeps {
             return self.settle(part, now);
         }
+        point!(PoolKept);
         part.give(counted.saturating_sub(wanted));
         self.counted.store(wanted, Ordering::Relaxed);
         self.spare.fetch_add((steps * SMALL / GRAIN) << THREADS, Ordering::Release);
@@ -130,6 +131,7 @@ impl Pool {
         let counted = self.counted();
         let reserved = counted >= wanted || take(wanted - counted);
         if reserved {
+            point!(PoolReserved);
             part.give(counted.saturating_sub(wanted));
             self.counted.store(wanted, Ordering::Relaxed);
         }
@@ -144,6 +146,7 @@ impl Pool {
     /// Counts what it has now.
     fn settle(&self, part: &Part, now: u64) {
         let before = self.counted.swap(now, Ordering::Relaxed);
+        point!(PoolSettling);
         if now > before {
             part.add(now - before);
         } else {
@@ -219,6 +222,7 @@ pub(crate) fn allocate_from_pool(
     };
     let Some(part) = pool.part(process) else { return allocate() };
     if bytes <= SMALL && pool.enter(to_grains(bytes)) {
+        point!(PoolEntered);
         let answer = allocate();
         pool.leave();
         return answer;
@@ -254,6 +258,7 @@ fn allocate_with_a_look(
         }
     }
     let answer = allocate();
+    point!(PoolGrown);
     let now = pool.reserved();
     let more = now.saturating_sub(pool.counted());
     // It grew although it seemed to have enough.
@@ -313,6 +318,7 @@ pub(crate) fn destroy_pool(process: &Process, handle: usize, destroy: impl FnOnc
     if answer != SUCCESS {
         return answer;
     }
+    point!(PoolDestroyed);
     pool.settle(part, used);
     pool.handle.store(0, Ordering::Release);
     if used > 0 {

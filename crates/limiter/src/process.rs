@@ -141,6 +141,8 @@ impl Process {
             }
             return;
         }
+        #[cfg(feature = "fault-points")]
+        crate::faults::arm();
         let pid = rustix::process::getpid().as_raw_nonzero().get() as u32;
         let owner = Owner::new(pid, files::start_of(None).unwrap_or(0));
         let namespace = files::pid_namespace();

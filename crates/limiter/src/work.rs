@@ -15,7 +15,7 @@ use crate::driver::{Code, NOT_PERMITTED, SUCCESS};
 use crate::events::{between, has_ended, record};
 use crate::lock::Taken;
 use crate::process::{Process, process};
-use carve_limiter_abi::{Pace, Rate, Region, Slot, Trouble, Turn, Verdict};
+use carve_limiter_abi::{Pace, Rate, Region, Slot, Trouble, Turn, Verdict, point};
 use core::sync::atomic::Ordering;
 
 const CONTEXTS: usize = 16;
@@ -105,6 +105,7 @@ impl Work {
                 // What was started behind it is all that the GPU can still have to do.
                 let behind = now().saturating_add(context.started.wrapping_sub(sample.started));
                 region.head.busy.fetch_min(behind, Ordering::Relaxed);
+                point!(WorkMeasured);
                 costs.learn(sample.kind, took);
                 if sample.lookout == 1 {
                     context.note_lookout(sample.charged, took);
@@ -124,6 +125,7 @@ impl Work {
                     burst.blind &= sample.lookout == 0;
                     if let Some(pace) = pace.filter(|_| !burst.free) {
                         pace.correct(charged, took);
+                        point!(WorkCorrected);
                     }
                 }
                 if let Some(slot) = slot {
@@ -160,6 +162,7 @@ impl Work {
             };
             if let Some(pace) = pace.filter(|_| !burst.free) {
                 pace.correct(burst.charged, took);
+                point!(BurstPaid);
             }
             if let Some(slot) = slot {
                 slot.busy.fetch_add(took, Ordering::Relaxed);
@@ -192,6 +195,7 @@ pub(crate) fn enter(stream: usize, kind: impl FnOnce() -> Kind) -> Result<Option
         slot.wanted.store(came, Ordering::Relaxed);
         slot.launches.fetch_add(1, Ordering::Relaxed);
     }
+    point!(WorkWanted);
     let _relaxed = Relaxed::enter(process);
     let mut time = came;
     let (pace, rate, alone) = loop {
@@ -262,7 +266,9 @@ pub(crate) fn enter(stream: usize, kind: impl FnOnce() -> Kind) -> Result<Option
         if let Some(slot) = slot {
             slot.wanted.store(time, Ordering::Relaxed);
         }
+        point!(WorkWaiting);
     };
+    point!(WorkAllowed);
     // Whoever waited trusted an estimate that the GPU has enough to do meanwhile.
     let busy = if time == came { region.head.busy.load(Ordering::Relaxed) } else { 0 };
     work.contexts[number].notice_gap(busy, time);
@@ -297,8 +303,10 @@ fn start(
     if let Some(pace) = pace {
         pace.charge(time, cost);
     }
+    point!(WorkCharged);
     let moved = |busy: u64| Some(busy.max(time) + cost);
     let _ = region.head.busy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, moved);
+    point!(WorkNoted);
     let context = &mut work.contexts[number];
     if context.open.charged > LONG_BURST {
         context.end();
@@ -352,6 +360,7 @@ fn start(
 /// After the driver has taken the work.
 pub(crate) fn leave(ticket: Option<Ticket>) {
     let Some((ticket, process)) = ticket.zip(process()) else { return };
+    point!(WorkStarted);
     let Some(place) = ticket.sample else { return };
     let mut work = process.work.take();
     let _relaxed = Relaxed::enter(process);

@@ -5,7 +5,7 @@ use crate::driver::{CUDA, Code, NOT_FOUND, NOT_PERMITTED, OUT_OF_MEMORY, SUCCESS
 use crate::memory::{self, end_context, forget_green, keep, leave_context, note_context, note_view, take};
 use crate::process::process;
 use crate::work::forget_context;
-use carve_limiter_abi::Trouble;
+use carve_limiter_abi::{Trouble, point};
 
 /// Whether a device's primary context is there.
 fn is_active(device: i32) -> bool {
@@ -49,7 +49,9 @@ unsafe fn made(
     if bytes > 0 && !take(process, part, bytes) {
         return OUT_OF_MEMORY;
     }
+    point!(ContextReserved);
     let answer = make();
+    point!(ContextMade);
     if answer != SUCCESS || context.is_null() {
         part.give(bytes);
         return answer;

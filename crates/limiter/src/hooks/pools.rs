@@ -8,6 +8,7 @@ use crate::hooks::memory::{ON_DEVICE, part_at};
 use crate::memory::free;
 use crate::pools::{allocate_from_pool, destroy_pool, enter_only_pool, look_at_pools, note, note_only_pool};
 use crate::process::{Part, Process, known_process, process};
+use carve_limiter_abi::point;
 use core::sync::atomic::Ordering;
 
 fn limited() -> Option<&'static Process> {
@@ -45,6 +46,7 @@ fn allocated(
     if pool.is_none()
         && let Some(entered) = known_process().and_then(|process| enter_only_pool(process, size as u64))
     {
+        point!(PoolEntered);
         let answer = allocate();
         entered.leave();
         return answer;

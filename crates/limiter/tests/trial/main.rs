@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "the memory in which use is counted is mapped")]
 
 mod crashes;
+mod faults;
 mod graphs;
 mod hooks;
 mod innocence;

@@ -95,6 +95,25 @@ fn without_proc(command: std::process::Command, script: &str) -> Option<std::pro
     Some(unshare.output().unwrap())
 }
 
+/// Runs a command where nobody else's number means anything; nothing where that needs rights that the test has not.
+pub(crate) fn in_other_pid_namespace(command: &std::process::Command) -> Option<std::process::Output> {
+    let rights = ["--map-root-user", "--pid", "--fork", "--mount-proc"];
+    let possible = std::process::Command::new("unshare").args(rights).arg("true").status();
+    if !possible.is_ok_and(|status| status.success()) {
+        return None;
+    }
+    let mut unshare = std::process::Command::new("unshare");
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => unshare.env(name, value),
+            None => unshare.env_remove(name),
+        };
+    }
+    // Not as its first process, to whom signals of its own do nothing.
+    unshare.args(rights).args(["sh", "-c", "\"$@\"; exit $?", "sh"]);
+    Some(unshare.arg(command.get_program()).args(command.get_args()).output().unwrap())
+}
+
 #[test]
 fn whoever_can_not_be_seen_is_not_taken_for_dead() {
     let stage = Stage::new(memory_limits());

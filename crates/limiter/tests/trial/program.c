@@ -35,6 +35,7 @@ typedef struct { int type, handles, place, device; void *security; size_t most; 
     X(cuCtxSetCurrent, "cuCtxSetCurrent", (void *)) \
     X(cuCtxCreate_v2, "cuCtxCreate", (void **, unsigned, int)) \
     X(cuCtxDestroy_v2, "cuCtxDestroy", (void *)) \
+    X(cuCtxSetLimit, "cuCtxSetLimit", (int, size_t)) \
     X(cuMemGetInfo_v2, "cuMemGetInfo", (size_t *, size_t *)) \
     X(cuMemAlloc_v2, "cuMemAlloc", (u64 *, size_t)) \
     X(cuMemAllocPitch_v2, "cuMemAllocPitch", (u64 *, size_t *, size_t, size_t, unsigned)) \
@@ -419,6 +420,8 @@ static void step(char *text) {
         must("setrlimit", setrlimit(RLIMIT_AS, &all));
         say("starve", 0, 0);
     }
+    else if (!strcmp(text, "heap")) { must("heap", p_cuCtxSetLimit(2, one)); say("heap", one, 0); }
+    else if (!strcmp(text, "end-pool")) { must("end-pool", p_cuMemPoolDestroy(own_pool)); own_pool = NULL; count = 0; say("end-pool", 0, 0); }
     else if (!strcmp(text, "trim-graphs")) { must("trim", p_cuDeviceGraphMemTrim(0)); say("trim-graphs", 0, 0); }
     else if (!strcmp(text, "map-release")) { // Maps physical memory and lets go of its handle until that is refused; it stays while it is mapped.
         Physical on_device = {1, 0, 1, 0, NULL, {0}};

@@ -26,6 +26,15 @@ pub(crate) fn limiter() -> PathBuf {
     path
 }
 
+/// One that ends processes at the points that a test names, as `cargo xtask limiter` built it beside the other.
+#[allow(dead_code, reason = "not every suite ends processes there")]
+pub(crate) fn limiter_with_faults() -> PathBuf {
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/limiter-faults/release/libcarve_limiter.so");
+    assert!(path.exists(), "{} is not there: run `cargo xtask limiter` first", path.display());
+    path
+}
+
 /// A folder with the simulated driver as `libcuda.so.1`, and programs beside it.
 pub(crate) fn programs() -> &'static Path {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
@@ -118,6 +127,13 @@ impl Stage {
             std::fs::write(file, bytes).unwrap();
         }
         stage
+    }
+
+    /// The same with another shared object.
+    #[allow(dead_code, reason = "not every suite has another")]
+    pub(crate) fn with_library(self, library: &Path) -> Self {
+        std::fs::copy(library, self.library()).unwrap();
+        self
     }
 
     pub(crate) fn path(&self) -> &Path {
