@@ -5,6 +5,7 @@ mod child;
 mod choice;
 mod context;
 mod mps;
+mod overhead;
 mod place;
 
 use crate::args::MachineArgs;
@@ -76,7 +77,10 @@ fn counted(
         environment.extend(mps::environment(&limits));
     }
     let (begun, mut peak, mut arbiter) = (Instant::now(), 0, runs.arbiter(&part.uuid));
+    // Under MPS contexts and code are the daemon's business.
+    let mut watch = overhead::Watch::new(&*chosen.host, part.gpu.filter(|_| !limits.mps));
     let ended = child::run(&args.command, &environment, || {
+        watch.look(run.share());
         peak = peak.max(run.share().counters().map_or(0, |counters| counters.memory));
         arbiter.look().min(GLANCE)
     });

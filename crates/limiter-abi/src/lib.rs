@@ -1,8 +1,8 @@
 //! What the agent and the limiter in a container say to each other, in bytes that outlive either version.
 //!
 //! ```text
-//!   agent ──writes──▶ /run/carve/limits/<part>/<share>   Limits, Turn      the container can read it and not write it
-//!   agent ◀──reads── /run/carve/usage/<part>/<share>     Region of slots   one slot for each process, written by the container
+//!   agent ──writes──▶ /run/carve/limits/<part>/<share>   Limits, Turn, overhead      the container can read it and not write it
+//!   agent ◀──reads── /run/carve/usage/<part>/<share>     Region of slots             one slot for each process, written by the container
 //! ```
 //!
 //! Shares of the same part add up. Neither side ever waits for the other, and whoever dies leaves nothing locked.

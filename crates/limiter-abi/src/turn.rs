@@ -41,7 +41,7 @@ impl Turn {
     }
 }
 
-/// A [`Turn`] in memory that one side changes while others read it.
+/// A [`Turn`] in memory that one side changes while others read it, and beside it what the share is charged for overhead.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct TurnCell {
@@ -52,7 +52,8 @@ pub struct TurnCell {
     offset: AtomicU64,
     length: AtomicU64,
     said: AtomicU64,
-    spare: [AtomicU64; 3],
+    overhead: AtomicU64,
+    spare: [AtomicU64; 2],
 }
 
 impl TurnCell {
@@ -70,6 +71,17 @@ impl TurnCell {
         self.length.store(turn.length, Ordering::Relaxed);
         self.said.store(turn.said, Ordering::Relaxed);
         self.sequence.store(sequence.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Says how many bytes the container's processes have beyond what they count. It counts until something else is said: what was loaded
+    /// stays where it is when who said so is gone.
+    pub fn set_overhead(&self, bytes: u64) {
+        self.overhead.store(bytes, Ordering::Relaxed);
+    }
+
+    /// What was last said of that.
+    pub fn overhead(&self) -> u64 {
+        self.overhead.load(Ordering::Relaxed)
     }
 
     /// Reads, or nothing where a writer is in the middle.
@@ -140,5 +152,14 @@ mod tests {
         // The next writer goes on from there.
         cell.set(&turn);
         assert_eq!(cell.get(), Some(turn));
+    }
+
+    #[test]
+    fn overhead_stays_whatever_is_said_of_turns() {
+        let cell = TurnCell::default();
+        assert_eq!(cell.overhead(), 0);
+        cell.set_overhead(7);
+        cell.set(&Turn { period: 5, ..Turn::default() });
+        assert_eq!((cell.overhead(), cell.get().map(|turn| turn.period)), (7, Some(5)));
     }
 }

@@ -9,17 +9,19 @@
 //!
 //! [`arbiter`] decides and is pure; [`Keeper`] reads, asks it and says what it answered, and its caller sleeps in between. [`Runs`] are
 //! commands on a machine without an agent, which find each other in a folder. [`Contexts`] remembers what a process takes of a GPU before it
-//! allocates anything.
+//! allocates anything, [`Overhead`] what all have beyond what they count.
 
 pub mod arbiter;
 mod contexts;
 mod keeper;
 mod memory;
+mod overhead;
 mod runs;
 mod share;
 
 pub use carve_limiter_abi::{Limits, Owner, Trouble, Turn, Usage};
 pub use contexts::Contexts;
 pub use keeper::{Keeper, monotonic};
+pub use overhead::Overhead;
 pub use runs::{Arbiter, Entry, LIBRARY, Run, RunError, Runs};
 pub use share::{Counters, Share, ShareError, Snapshot};

@@ -152,6 +152,16 @@ impl Share {
         self.page.cell().set(turn);
     }
 
+    /// Says how many bytes its processes have beyond what they count; so much less can they allocate from now on.
+    pub fn charge(&self, overhead: u64) {
+        self.page.cell().set_overhead(overhead);
+    }
+
+    /// What was last said of that.
+    pub fn overhead(&self) -> u64 {
+        self.page.cell().overhead()
+    }
+
     /// What was last said.
     pub fn said(&self) -> Option<Turn> {
         self.page.cell().get()

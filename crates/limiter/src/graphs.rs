@@ -188,7 +188,7 @@ fn begin_unknown(process: &Process, number: usize) -> bool {
     let mut level = part.graphs.take();
     let now = settle(process, number, &mut level);
     // Nothing is asked for, but so the dead are noticed, and a refusal is counted.
-    let begins = part.held() <= part.memory() || part.take(0);
+    let begins = part.held() <= part.room() || part.take(0);
     if begins {
         let counted = level.counted();
         level.begin(counted, now, Ask { bytes: 0, launched: 0 });

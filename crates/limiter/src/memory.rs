@@ -18,7 +18,7 @@ impl Part {
     /// Reserves bytes, or says that there are none left.
     pub(crate) fn take(&self, bytes: u64) -> bool {
         match self.region() {
-            Some((region, slot)) => region.reserve(slot, bytes, self.memory(), &Linux),
+            Some((region, slot)) => region.reserve(slot, bytes, self.room(), &Linux),
             None => !self.is_refused(),
         }
     }
@@ -26,7 +26,7 @@ impl Part {
     /// The same for who can do without.
     pub(crate) fn take_if_left(&self, bytes: u64) -> bool {
         match self.region() {
-            Some((region, slot)) => region.reserve_if_left(slot, bytes, self.memory(), &Linux),
+            Some((region, slot)) => region.reserve_if_left(slot, bytes, self.room(), &Linux),
             None => !self.is_refused(),
         }
     }

@@ -338,6 +338,19 @@ impl Part {
         self.memory.load(Ordering::Relaxed)
     }
 
+    /// Bytes that its processes have beyond what they count, as whoever watches them says.
+    pub(crate) fn overhead(&self) -> u64 {
+        let cells =
+            self.turns.iter().map(|cell| cell.load(Ordering::Relaxed)).take_while(|cell| !cell.is_null());
+        // SAFETY: the file of limits was mapped for good, with room for it.
+        cells.fold(0, |sum, cell| sum.saturating_add(unsafe { &*cell }.overhead()))
+    }
+
+    /// Bytes of the share that can be allocated.
+    pub(crate) fn room(&self) -> u64 {
+        self.memory().saturating_sub(self.overhead())
+    }
+
     /// Bytes that a context takes.
     pub(crate) fn context(&self) -> u64 {
         self.context.load(Ordering::Relaxed)

@@ -45,7 +45,7 @@ hooks! {
         if answer == SUCCESS
             && let Some(part) = part(device)
         {
-            let (total, used) = (part.memory(), part.held());
+            let (total, used) = (part.memory(), part.held().saturating_add(part.overhead()));
             // SAFETY: NVML has written there.
             unsafe { memory.write(Memory { total, free: total.saturating_sub(used), used }) };
         }
@@ -58,7 +58,7 @@ hooks! {
         if answer == SUCCESS
             && let Some(part) = part(device)
         {
-            let (total, used) = (part.memory(), part.held());
+            let (total, used) = (part.memory(), part.held().saturating_add(part.overhead()));
             // SAFETY: NVML has written there.
             unsafe {
                 let version = (*memory).version;

@@ -9,7 +9,7 @@ pub(crate) fn share() -> Option<(u64, u64)> {
     let process = process()?;
     let part = process.current()?;
     look_at_pools(process);
-    Some((part.memory().saturating_sub(part.held()), part.memory()))
+    Some((part.room().saturating_sub(part.held()), part.memory()))
 }
 
 hooks! {

@@ -153,6 +153,59 @@ fn a_context_counts_as_long_as_it_is_there() {
     running.kill();
 }
 
+/// Says what the container's processes have beyond what they count, as an agent does.
+fn charge(stage: &Stage, bytes: u64) {
+    let file = stage.file("limits");
+    let uuid = file.parent().and_then(std::path::Path::file_name).and_then(std::ffi::OsStr::to_str).unwrap();
+    let share = carve_limiter_host::Share::open(stage.path(), uuid, "share").unwrap();
+    share.charge(bytes);
+    assert_eq!(share.overhead(), bytes);
+}
+
+#[test]
+fn overhead_lowers_what_can_be_allocated_from_then_on() {
+    let stage = Stage::new(memory_limits());
+    let fill = "fill:0:8388608";
+    let steps = [
+        "open",
+        "fill:0:8388608:4",
+        "pause",
+        fill,
+        "info",
+        "nvml",
+        "pause",
+        "info",
+        fill,
+        "pause",
+        "free",
+        "pause",
+        fill,
+        "pause",
+    ];
+    let mut running = stage.start("dlsym", &steps);
+    running.until_pause();
+    charge(&stage, 10 * MIB);
+    running.go();
+    let told = running.until_pause();
+    assert_eq!(told[0], "plain 2 2", "22 MiB of 32 are left");
+    assert_eq!(told[1..], [format!("info {} {LIMIT}", 6 * MIB), format!("nvml {} {LIMIT}", 6 * MIB)]);
+    assert_eq!(stage.held(), 48 * MIB, "and is counted apart");
+    // More than the share has: nobody loses anything, and nobody gets anything.
+    charge(&stage, 2 * LIMIT);
+    running.go();
+    assert_eq!(running.until_pause(), [format!("info 0 {LIMIT}"), "plain 0 2".to_owned()]);
+    assert_eq!(stage.held(), 48 * MIB);
+    running.go();
+    running.until_pause();
+    charge(&stage, 0);
+    running.go();
+    assert_eq!(running.until_pause(), ["plain 8 2"], "it is over");
+    running.kill();
+    // Whoever comes next finds what was said last.
+    charge(&stage, 60 * MIB);
+    assert_eq!(stage.run("dlsym", &["open", "fill:0:1048576"])[1], "plain 2 2");
+}
+
 #[test]
 fn a_context_that_ends_gives_back_all_that_was_in_it() {
     let stage = Stage::new(memory_limits());

@@ -104,6 +104,8 @@ impl DraDoor {
             root: dra.limits.clone(),
             proc: PathBuf::from("/proc"),
             own_pod: dra.instance.clone(),
+            // Zero says that contexts are beside shares, and nobody can tell code from them.
+            charges: dra.limiter_context != Some(0),
             news: heard.clone(),
             held: holders,
         };

@@ -49,6 +49,8 @@ pub(super) struct Beginning {
     /// The kernel's folder about processes.
     pub(super) proc: PathBuf,
     pub(super) own_pod: Option<String>,
+    /// Whether shares are charged what their processes have beyond what they count.
+    pub(super) charges: bool,
     pub(super) news: watch::Receiver<NodeNews>,
     pub(super) held: watch::Receiver<Vec<ClaimHeld>>,
 }
@@ -81,7 +83,8 @@ struct Oversight {
 impl Oversight {
     fn new(beginning: Beginning) -> Self {
         let Beginning { driver, root, proc, own_pod, .. } = &beginning;
-        let accounts = Accounts::new(driver.clone(), root.clone(), proc.clone(), own_pod.clone());
+        let mut accounts = Accounts::new(driver.clone(), root.clone(), proc.clone(), own_pod.clone());
+        accounts.charges = beginning.charges;
         Oversight { beginning, accounts: Some(accounts), asked: None }
     }
 

@@ -40,6 +40,8 @@ pub(crate) struct ShareSeries {
     pub(crate) now: Option<(u64, u32)>,
     /// Bytes that the driver shows for its processes and they do not count; none while the driver does not tell.
     pub(crate) beside: Option<u64>,
+    /// Bytes of that which the share is charged; none while it can not be read.
+    pub(crate) overhead: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -104,7 +106,7 @@ const COUNTS: [Told<u64>; 2] = [
     },
 ];
 
-const LEVELS: [Told<u64>; 4] = [
+const LEVELS: [Told<u64>; 5] = [
     Told {
         name: "share_memory_bytes",
         help: "Memory that a share holds",
@@ -124,6 +126,11 @@ const LEVELS: [Told<u64>; 4] = [
         name: "share_beside_bytes",
         help: "Memory that the driver shows for processes of a share beside what they count, such as contexts and code",
         value: |share| share.beside,
+    },
+    Told {
+        name: "share_overhead_bytes",
+        help: "Memory that a share is charged beside what its processes count, so that they can allocate so much less",
+        value: |share| share.overhead,
     },
 ];
 

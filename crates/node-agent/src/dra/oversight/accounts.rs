@@ -9,7 +9,7 @@ use crate::holders::ClaimHeld;
 use crate::metrics::ShareSeries;
 use carve_dra_driver::{ClaimRecord, Stage};
 use carve_gpu_host::GpuProcess;
-use carve_limiter_host::{Limits, Owner, Share, ShareError, Snapshot};
+use carve_limiter_host::{Limits, Overhead, Owner, Share, ShareError, Snapshot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
@@ -33,6 +33,8 @@ pub(super) struct Accounts {
     kept: BTreeMap<String, Kept>,
     escapes: Escapes,
     said_blind: bool,
+    /// Whether shares are charged what their processes have beyond what they count; not where contexts are to be beside them.
+    pub(super) charges: bool,
 }
 
 /// A share that could be read.
@@ -43,6 +45,7 @@ struct Kept {
     failures: u32,
     /// Kinds of trouble that were told.
     told: BTreeSet<u64>,
+    overhead: Overhead,
 }
 
 /// What comes of a look.
@@ -56,6 +59,7 @@ pub(super) struct Told {
 
 /// A share at this moment.
 struct Seen {
+    share: Share,
     limits: Limits,
     snapshot: Snapshot,
 }
@@ -75,6 +79,7 @@ impl Accounts {
             kept: BTreeMap::new(),
             escapes: Escapes::default(),
             said_blind: false,
+            charges: true,
         }
     }
 
@@ -100,6 +105,7 @@ impl Accounts {
         let (standings, shown_bytes) = self.stand(&shares, &seen, shown);
         let judged = self.escapes.judge(&standings, |pid, start| self.processes.lives(pid, start));
         self.tell(&judged, shares.iter().any(Recorded::needs_limiter), &mut warnings);
+        self.charge(&shares, &seen, &shown_bytes);
         self.go_on(now, &shares, &seen);
         let readings = self.readings(&shares, &seen, &shown_bytes);
         let shares = series::series(&shares, &readings, held, &self.driver);
@@ -119,7 +125,12 @@ impl Accounts {
             let name = share.name();
             match self.open(share) {
                 Ok(one) => {
-                    let fresh = || Kept { limits: one.limits, failures: 0, told: BTreeSet::new() };
+                    let fresh = || Kept {
+                        limits: one.limits,
+                        failures: 0,
+                        told: BTreeSet::new(),
+                        overhead: Overhead::default(),
+                    };
                     let kept = self.kept.entry(name.clone()).or_insert_with(fresh);
                     (kept.limits, kept.failures) = (one.limits, 0);
                     // Before the dead are forgotten: what kept the limiter from its work in one of them counts, too.
@@ -147,7 +158,7 @@ impl Accounts {
     fn open(&self, share: &Recorded<'_>) -> Result<Seen, ShareError> {
         let folder = self.root.join(&share.claim.uid);
         let opened = Share::open(&folder, share.part, share.device.share_name())?;
-        Ok(Seen { limits: *opened.limits(), snapshot: opened.snapshot()? })
+        Ok(Seen { limits: *opened.limits(), snapshot: opened.snapshot()?, share: opened })
     }
 
     /// What each process that the driver shows is to the shares of its part, where the limiter alone holds them, and what it shows for
@@ -184,8 +195,12 @@ impl Accounts {
                         None => Standing::Unseen,
                         Some(found) => match share_of(&counted, part, &found) {
                             Some(name) => {
-                                if let (Some(sum), Some(memory)) = (bytes.get_mut(name), memory) {
-                                    *sum = sum.saturating_add(memory);
+                                match (bytes.get_mut(name), memory) {
+                                    (Some(sum), Some(memory)) => *sum = sum.saturating_add(memory),
+                                    // Of one of them nothing is told, so nothing is known of all.
+                                    _ => {
+                                        bytes.remove(name);
+                                    }
                                 }
                                 Standing::Known
                             }
@@ -201,6 +216,25 @@ impl Accounts {
             }
         }
         (standings, bytes)
+    }
+
+    /// Charges shares what their processes have beyond what they count. Where MPS holds a share, its daemon does that.
+    fn charge(
+        &mut self,
+        shares: &[Recorded<'_>],
+        seen: &BTreeMap<String, Seen>,
+        shown_bytes: &BTreeMap<String, u64>,
+    ) {
+        for share in shares.iter().filter(|share| self.charges && share.needs_limiter()) {
+            let name = share.name();
+            let (Some(one), Some(kept)) = (seen.get(&name), self.kept.get_mut(&name)) else { continue };
+            let counted = one.snapshot.counters().memory;
+            if let Some(overhead) = kept.overhead.look(shown_bytes.get(&name).copied(), counted)
+                && overhead != one.share.overhead()
+            {
+                one.share.charge(overhead);
+            }
+        }
     }
 
     fn tell(&mut self, judged: &Judged, watches: bool, warnings: &mut Vec<(&'static str, String)>) {
@@ -256,7 +290,8 @@ impl Accounts {
             let now = counters.map(|counters| (counters.memory, counters.processes));
             let beside = shown_bytes.get(&name).zip(counters);
             let beside = beside.map(|(shown, counters)| shown.saturating_sub(counters.memory));
-            Some((name, Reading { limits: kept.limits, told, now, beside }))
+            let overhead = seen.get(&name).map(|one| one.share.overhead());
+            Some((name, Reading { limits: kept.limits, told, now, beside, overhead }))
         });
         read.collect()
     }

@@ -36,6 +36,7 @@ pub(super) struct Reading {
     /// Bytes and processes now.
     pub(super) now: Option<(u64, u32)>,
     pub(super) beside: Option<u64>,
+    pub(super) overhead: Option<u64>,
 }
 
 /// Every share that has been made, of claims of this boot.
@@ -68,6 +69,7 @@ pub(super) fn series(
             mechanism: if reading.limits.mps { "mps" } else { "limiter" },
             now: reading.now,
             beside: reading.beside,
+            overhead: reading.overhead,
         })
     });
     told.collect()
@@ -169,6 +171,7 @@ mod tests {
             told: Totals { busy: 1_500_000_000, ..Totals::default() },
             now: None,
             beside: None,
+            overhead: None,
         }
     }
 

@@ -132,6 +132,7 @@ impl Node {
             root: self.path("limits"),
             proc: self.path("proc"),
             own_pod: None,
+            charges: true,
             news: self.news.clone(),
             held: self.holders.clone(),
         })
@@ -266,6 +267,61 @@ async fn what_a_share_uses_is_told_and_who_escapes_is_found() {
     assert_eq!(node.value("escaped_processes"), None);
 }
 
+#[tokio::test]
+async fn what_processes_have_beyond_what_they_count_is_charged_to_their_share() {
+    let mut node = Node::new().await;
+    let share = Share::open(&node.path("limits").join(UID), &node.gpu, "s1").expect("the share");
+    node.process("100", 77, "100 5", "python3", Some(POD));
+    node.write(&[
+        (Field::Owner, Owner::new(5, 77).to_bits()),
+        (Field::Namespace, node.container_namespace()),
+        (Field::Held, 30 * MIB),
+    ]);
+    node.on_gpu(100, 80 * MIB);
+    let mut agent = node.oversight();
+    for _ in 0..4 {
+        agent.look().await;
+        assert_eq!(share.overhead(), 0, "one look may be between an allocation and its count");
+    }
+    agent.look().await;
+    assert_eq!(share.overhead(), 50 * MIB);
+    agent.look().await;
+    assert_eq!(node.value("share_overhead_bytes"), Some((50 * MIB) as f64));
+
+    // What it frees it no longer counts, whatever the driver still shows.
+    node.write(&[(Field::Held, 10 * MIB)]);
+    agent.look().await;
+    assert_eq!(share.overhead(), 50 * MIB);
+
+    // The next agent leaves it as it is until it knows better; and then the process is gone.
+    let mut next = node.oversight();
+    next.look().await;
+    assert_eq!(share.overhead(), 50 * MIB);
+    fs::remove_dir_all(node.path("proc/100")).expect("it ends");
+    node.world.change_world(|host| host.end_process(100)).expect("it ends");
+    agent.look().await;
+    assert_eq!(share.overhead(), 0);
+}
+
+#[tokio::test]
+async fn contexts_that_are_to_be_beside_shares_are_not_charged() {
+    let mut node = Node::new().await;
+    let share = Share::open(&node.path("limits").join(UID), &node.gpu, "s1").expect("the share");
+    node.process("100", 77, "100 5", "python3", Some(POD));
+    node.write(&[
+        (Field::Owner, Owner::new(5, 77).to_bits()),
+        (Field::Namespace, node.container_namespace()),
+        (Field::Held, 30 * MIB),
+    ]);
+    node.on_gpu(100, 80 * MIB);
+    let mut agent = node.oversight();
+    agent.accounts.as_mut().expect("accounts").charges = false;
+    for _ in 0..6 {
+        agent.look().await;
+    }
+    assert_eq!((share.overhead(), node.value("share_beside_bytes")), (0, Some((50 * MIB) as f64)));
+}
+
 /// The same claim over MPS.
 #[tokio::test]
 async fn what_clients_of_mps_use_is_told_and_nobody_escapes_who_is_not_counted() {
@@ -306,6 +362,7 @@ async fn what_clients_of_mps_use_is_told_and_nobody_escapes_who_is_not_counted()
         ("share_compute_limit_ratio", Some(0.4)),
         ("share_launches_total", Some(9.0)),
         ("share_beside_bytes", Some((50 * MIB) as f64)),
+        ("share_overhead_bytes", Some(0.0)),
     ] {
         assert_eq!(node.value(name), wanted, "{name}\n{}", node.metrics.text());
     }
