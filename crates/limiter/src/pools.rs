@@ -4,6 +4,7 @@
 //! reserved first as if the pool had nothing. For small ones a few steps beyond what the pool has are reserved once and kept: until so many of
 //! them came that it could grow by more, nobody has to look. Where there is no step left to keep, every allocation is looked at.
 
+use crate::clock::nap;
 use crate::driver::own::{cuDeviceGetDefaultMemPool, cuMemPoolGetAttribute, cuMemPoolTrimTo};
 use crate::driver::{Code, OUT_OF_MEMORY, SUCCESS};
 use crate::process::{Part, Process};
@@ -16,8 +17,11 @@ pub(crate) const POOLS: usize = 64;
 pub(crate) const STEP: u64 = 32 << 20;
 /// What allocations take multiples of.
 const GRAIN: u64 = 512;
-/// How often others that allocate at this moment are waited for; one that never comes back was ended inside the driver.
-const PATIENCE: u32 = 100_000;
+/// How often others that allocate at this moment are waited for, at first awake and then asleep, because a busy machine may keep them from running;
+/// one that does not come back in a fifth of a second was ended inside the driver.
+const AWAKE: u32 = 2_000;
+const ASLEEP: u32 = 2_000;
+const NAP: u64 = 100_000;
 
 const RESERVED_NOW: i32 = 5;
 const USED_NOW: i32 = 7;
@@ -87,11 +91,15 @@ impl Pool {
     /// Lets nobody allocate without a look, and waits for those who do.
     fn close(&self) {
         self.spare.fetch_and(ALL_THREADS, Ordering::Acquire);
-        for _ in 0..PATIENCE {
+        for times in 0..AWAKE + ASLEEP {
             if self.spare.load(Ordering::Acquire) & ALL_THREADS == 0 {
                 return;
             }
-            rustix::thread::sched_yield();
+            if times < AWAKE {
+                rustix::thread::sched_yield();
+            } else {
+                nap(NAP);
+            }
         }
         self.spare.store(0, Ordering::Release);
     }
@@ -259,15 +267,19 @@ fn allocate_with_a_look(
     }
     let answer = allocate();
     point!(PoolGrown);
-    let now = pool.reserved();
-    let more = now.saturating_sub(pool.counted());
+    let mut now = pool.reserved();
+    let mut more = now.saturating_sub(pool.counted());
     // It grew although it seemed to have enough.
     let refused = more > 0 && !part.take(more);
     if refused {
         if answer == SUCCESS {
             undo();
         }
-        // It has it all the same until the driver trims it, and so it counts.
+        // SAFETY: a pool that the program allocates from.
+        unsafe { cuMemPoolTrimTo::call(handle, 0) };
+        // What the driver does not give back before the stream has come so far counts all the same.
+        now = pool.reserved();
+        more = now.saturating_sub(pool.counted());
         part.add(more);
     }
     pool.counted.fetch_add(more, Ordering::Relaxed);

@@ -270,6 +270,24 @@ static void pieces(void) {
     pause_here();
 }
 
+// Leaves gaps in the device's pool and takes again as much as it gets; says what the pool has then, and the most that it ever had.
+static void gaps(void) {
+    void *pool;
+    u64 pointers[5], more, now, most;
+    int code = 0;
+    open_primary();
+    MUST(cuDeviceGetMemPool, (void **, int), &pool, 0);
+    for (int at = 0; at < 4; at++) MUST(cuMemAllocAsync, (u64 *, size_t, void *), &pointers[at], BLOCK, NULL);
+    MUST(cuMemAllocAsync, (u64 *, size_t, void *), &pointers[4], 12 * MIB, NULL);
+    MUST(cuMemFreeAsync, (u64, void *), pointers[0], NULL);
+    while (!(code = CALL(cuMemAllocAsync, (u64 *, size_t, void *), &more, BLOCK, NULL)));
+    MUST(cuMemPoolGetAttribute, (void *, int, u64 *), pool, 5, &now);
+    MUST(cuMemPoolGetAttribute, (void *, int, u64 *), pool, 6, &most);
+    say("gaps", now / MIB, code);
+    say("most", most / MIB, 0);
+    pause_here();
+}
+
 // Takes a little from more pools than anybody needs.
 static void pools(void) {
     Pool of_device = {1, 0, 1, 0, NULL, 0, 0, {0}};
@@ -419,6 +437,7 @@ int main(int number, char **ways) {
         else if (!strcmp(ways[at], "several-devices")) several_devices();
         else if (!strcmp(ways[at], "pool")) pool(0);
         else if (!strcmp(ways[at], "pool-of-other")) pool(1);
+        else if (!strcmp(ways[at], "gaps")) gaps();
         else if (!strcmp(ways[at], "pieces")) pieces();
         else if (!strcmp(ways[at], "pools")) pools();
         else if (!strcmp(ways[at], "upload")) upload();

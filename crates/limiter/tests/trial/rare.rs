@@ -148,6 +148,17 @@ fn pools_that_grow_although_they_have_room() {
 }
 
 #[test]
+fn what_a_full_pool_grew_by_goes_back_when_that_is_refused() {
+    let stage = Stage::new(memory_limits());
+    let mut command = stage.command(&programs().join("rare"));
+    command.arg("gaps").env("CARVE_SIM_CUDA_FAULT", "pools-in-pieces");
+    let mut running = Running::start(command);
+    assert_eq!(running.until_pause(), ["gaps 64 2", "most 68 0"], "nobody sees before that it is in pieces");
+    assert_eq!(stage.held(), LIMIT, "what it has");
+    running.kill();
+}
+
+#[test]
 fn a_pool_counts_on_its_own_device() {
     let (stage, machine) = (Stage::new(memory_limits()), "h200-141gb:2");
     stage.on_machine(machine);
