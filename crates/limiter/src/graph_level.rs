@@ -123,6 +123,14 @@ mod tests {
     }
 
     #[test]
+    fn one_that_took_nothing_is_new_again() {
+        let (mut level, mut graph) = (Level::default(), ask(8));
+        launch(&mut level, 0, &mut graph);
+        assert_eq!(level.end(0), 0, "it came to nothing");
+        assert_eq!(launch(&mut level, 0, &mut graph), 8, "the next time it may take all");
+    }
+
+    #[test]
     fn what_came_from_elsewhere_is_nobodys_room() {
         let (mut level, mut graph) = (Level::default(), ask(8));
         level.settle(8);

@@ -25,6 +25,9 @@ const PATIENCE: u32 = 2_000;
 /// What a graph asks for of each part that it asks anything of; [`UNKNOWN`] where that is not known.
 pub(crate) type Asks = [Option<u64>; PARTS];
 
+/// When a graph was last launched, for each part; see [`Ask::launched`].
+pub(crate) type Marks = [u32; PARTS];
+
 /// What is to be noted of a graph. Memory is taken in steps, as by pools.
 pub(crate) fn asks(process: &Process, demand: &Demand) -> Asks {
     let mut asks = demand
@@ -58,20 +61,19 @@ pub(crate) fn noted(process: &Process, ready: usize) -> Asks {
     asks
 }
 
-/// Notes what a graph that is ready asks for, and no longer what another of the same name did; says whether there was room to. One that was
-/// uploaded has it already.
-pub(crate) fn note(process: &Process, ready: usize, asks: &Asks, uploaded: bool) -> bool {
+/// Notes what a graph that is ready asks for, and when it was uploaded, and no longer what another of the same name did; says whether there was
+/// room to.
+pub(crate) fn note(process: &Process, ready: usize, asks: &Asks, marks: &Marks) -> bool {
     forget(process, ready);
     let mut all = true;
     for (number, ask) in asks.iter().enumerate() {
         let Some(amount) = *ask else { continue };
-        let kept = if uploaded { process.parts[number].graphs.take().mark() } else { 0 };
         let entry = Entry {
             key: key(ready, number),
             amount,
             part: number as u32,
             kind: IS_GRAPH,
-            kept,
+            kept: marks[number],
             ..Entry::default()
         };
         let put = process.ledger.take().put(entry);
@@ -119,29 +121,32 @@ fn count(part: &Part, before: u64, now: u64) {
     }
 }
 
-/// Launches a graph, uploads it or makes it ready, if there is room for what it asks for. `ready` is its name, if it has one yet.
+/// Launches a graph, uploads it or makes it ready, if there is room for what it asks for. `ready` is its name, if it has one yet. Answers also
+/// when that was.
 pub(crate) fn launch(
     process: &Process,
     ready: Option<usize>,
     asks: &Asks,
     launch: impl FnOnce() -> Code,
-) -> Code {
+) -> (Code, Marks) {
+    let mut marks = Marks::default();
     let asked = || asks.iter().enumerate().filter_map(|(number, ask)| ask.map(|bytes| (number, bytes)));
     for (begun, (number, bytes)) in asked().enumerate() {
-        if !begin(process, number, ready.map(|ready| key(ready, number)), bytes) {
+        let Some(mark) = begin(process, number, ready.map(|ready| key(ready, number)), bytes) else {
             asked().take(begun).for_each(|(number, _)| end(process, number));
-            return OUT_OF_MEMORY;
-        }
+            return (OUT_OF_MEMORY, marks);
+        };
+        marks[number] = mark;
     }
     point!(GraphBegun);
     let answer = launch();
     point!(GraphLaunched);
     asked().for_each(|(number, _)| end(process, number));
-    answer
+    (answer, marks)
 }
 
-/// Reserves what a launch could take.
-fn begin(process: &Process, number: usize, key: Option<u64>, bytes: u64) -> bool {
+/// Reserves what a launch could take, and says when that was; nothing where it is too much.
+fn begin(process: &Process, number: usize, key: Option<u64>, bytes: u64) -> Option<u32> {
     let _relaxed = Relaxed::enter(process);
     let part = &process.parts[number];
     if bytes == UNKNOWN {
@@ -163,10 +168,10 @@ fn begin(process: &Process, number: usize, key: Option<u64>, bytes: u64) -> bool
             if let Some(key) = key {
                 note_launch(process, key, level.mark());
             }
-            return true;
+            return Some(level.mark());
         }
         if is_last {
-            return false;
+            return None;
         }
         if times == 0 {
             trim(process, number, &mut level);
@@ -183,17 +188,17 @@ fn begin(process: &Process, number: usize, key: Option<u64>, bytes: u64) -> bool
 }
 
 /// The same for a graph of which is not known what it asks for: if there is not too much already.
-fn begin_unknown(process: &Process, number: usize) -> bool {
+fn begin_unknown(process: &Process, number: usize) -> Option<u32> {
     let part = &process.parts[number];
     let mut level = part.graphs.take();
     let now = settle(process, number, &mut level);
     // Nothing is asked for, but so the dead are noticed, and a refusal is counted.
     let begins = part.held() <= part.room() || part.take(0);
-    if begins {
+    begins.then(|| {
         let counted = level.counted();
         level.begin(counted, now, Ask { bytes: 0, launched: 0 });
-    }
-    begins
+        level.mark()
+    })
 }
 
 /// A launch is over, or came to nothing: what graphs have now is counted, and no longer what it could have taken.

@@ -3,7 +3,7 @@
 use crate::capture;
 use crate::driver::{CUDA, Code, OUT_OF_MEMORY, SUCCESS, hooks};
 use crate::graph_walk::{self, ALLOCATES};
-use crate::graphs::{self, look_at_graphs};
+use crate::graphs::{self, Marks, look_at_graphs};
 use crate::hooks::launches::own;
 use crate::process::{Process, process};
 use core::ffi::c_void;
@@ -39,7 +39,7 @@ pub(crate) fn launched(ready: usize, stream: usize, launch: impl FnOnce() -> Cod
     if asks.iter().all(Option::is_none) || is_captured(stream) {
         return launch();
     }
-    graphs::launch(process, Some(ready), &asks, launch)
+    graphs::launch(process, Some(ready), &asks, launch).0
 }
 
 /// Makes a graph ready, and notes what it asks for. Some are uploaded at once.
@@ -48,13 +48,14 @@ pub(crate) fn launched(ready: usize, stream: usize, launch: impl FnOnce() -> Cod
 unsafe fn made_ready(ready: *mut usize, graph: usize, uploads: bool, make: impl FnOnce() -> Code) -> Code {
     let Some(process) = looked_at() else { return make() };
     let asks = graphs::asks(process, &graph_walk::demand(process, graph));
-    let answer = if uploads { graphs::launch(process, None, &asks, make) } else { make() };
+    let (answer, marks) =
+        if uploads { graphs::launch(process, None, &asks, make) } else { (make(), Marks::default()) };
     if answer != SUCCESS || ready.is_null() {
         return answer;
     }
     // SAFETY: the driver has written there.
     let made = unsafe { ready.read() };
-    if !graphs::note(process, made, &asks, uploads) {
+    if !graphs::note(process, made, &asks, &marks) {
         graphs::forget(process, made);
         // SAFETY: it was just made, and nobody else knows of it.
         unsafe { cuGraphExecDestroy::call(made) };
@@ -142,7 +143,7 @@ hooks! {
         let asks = graphs::forget(process, ready);
         let answer = destroy();
         if answer != SUCCESS {
-            graphs::note(process, ready, &asks, false);
+            graphs::note(process, ready, &asks, &Marks::default());
         }
         answer
     };
