@@ -164,6 +164,20 @@ fn threads_that_launch_at_once_never_pass_the_limit() {
 }
 
 #[test]
+fn processes_that_launch_at_once_share_the_limit() {
+    let stage = Stage::new(memory_limits());
+    let steps = ["kept:20", "pause", "launch:0", "pause"];
+    let mut all: Vec<Running> = (0..6).map(|_| Running::start(command(&stage, &steps))).collect();
+    all.iter_mut().for_each(|one| drop(one.until_pause()));
+    all.iter_mut().for_each(Running::go);
+    let told: Vec<String> = all.iter_mut().flat_map(Running::until_pause).collect();
+    assert_eq!(told.iter().filter(|line| *line == "launch 1 0").count(), 2, "{told:?}");
+    assert_eq!(told.iter().filter(|line| *line == "launch 0 2").count(), 4, "{told:?}");
+    assert_eq!(stage.held(), LIMIT);
+    all.into_iter().for_each(Running::kill);
+}
+
+#[test]
 fn the_device_of_a_node_is_the_one_that_pays() {
     // The second GPU is nobody's share, and the first is full.
     let machine = "h200-141gb:2";
