@@ -125,6 +125,14 @@ impl ControlPlane {
         path
     }
 
+    /// What `carve explain pod` says.
+    pub fn explain(&self, namespace: &Namespace, pod: &str) -> String {
+        let (binary, kubeconfig) = (self.binary.display().to_string(), self.cluster.kubeconfig());
+        let name = format!("{}/{pod}", namespace.name());
+        let own = ["--controller-namespace", &self.namespace, "--kubeconfig", &kubeconfig];
+        self.cluster.on_node(&[&[binary.as_str(), "explain", "pod", &name], &own[..]].concat())
+    }
+
     /// What both have said.
     pub fn said(&self) -> String {
         let of = |one: &Option<Background>| one.as_ref().map(Background::heard).unwrap_or_default();

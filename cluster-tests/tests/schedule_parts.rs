@@ -89,6 +89,23 @@ fn a_part_is_admitted_placed_and_held() {
     assert_eq!((memory, compute), (3_000, 300));
     let volcano = given(&tenants, "volcano");
     assert!(volcano.len() == 2 && volcano[0].0 != volcano[1].0, "two parts of different GPUs: {volcano:?}");
+    // In words, for people.
+    let told = plane.explain(&tenants, "hami-1");
+    assert!(told.contains("runs on node0") && told.contains("3000 MiB and 30 % of GPU-"), "{told}");
+    tenants.apply(&pod(
+        &node,
+        "large",
+        json!({}),
+        json!({"carve.dev/gpu-memory": "40000", "carve.dev/gpu-compute": "90"}),
+    ));
+    cluster.until("the large one has a reason", PATIENCE, || {
+        plane.explain(&tenants, "large").contains("scheduler says")
+    });
+    let told = plane.explain(&tenants, "large");
+    for words in ["waits for a node", "does not fit", "most left", "leads"] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
+    println!("{told}");
     // What is promised is what a program gets: 3000 MiB, and not one more.
     let taken = tenants.exec("hami-1", &["/takes-memory"]);
     assert!(taken.starts_with("3000 2944 "), "{taken}");

@@ -29,6 +29,7 @@ fn want(memory: u64, compute: u32) -> Want {
         count: 1,
         memory: Memory::Amount(Mebibytes(memory)),
         compute: Some(Compute(compute)),
+        burst: false,
         models: Default::default(),
         uuids: Default::default(),
     };

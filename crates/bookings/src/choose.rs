@@ -255,7 +255,8 @@ fn covers(room: &Room, slices: &[Slice], want: &ContainerWant) -> bool {
         let has = Held { memory: slice.memory, compute: slice.compute };
         // What is not limited is enough for anything.
         let has = if slice.burst { Held { compute: Compute::ALL, ..has } } else { has };
-        gpu.is_some_and(|gpu| serves(part, gpu) && need(part, gpu).is_within(has))
+        let lent = slice.burst || !part.burst;
+        lent && gpu.is_some_and(|gpu| serves(part, gpu) && need(part, gpu).is_within(has))
     };
     let different = slices.iter().map(|slice| &slice.gpu).collect::<BTreeSet<_>>().len() == slices.len();
     different && parts.len() == slices.len() && parts.iter().zip(slices).all(enough)
@@ -284,7 +285,7 @@ fn search(
     for (unit, at) in search.units.iter().zip(&search.chosen) {
         let gpu = &room.gpus[*at].0;
         let (memory, compute) = unit.part.of(gpu);
-        let burst = unit.part.compute.is_none();
+        let burst = unit.part.burst || unit.part.compute.is_none();
         slices[unit.container].push(Slice { gpu: gpu.uuid.clone(), memory, compute, burst });
     }
     Ok(())

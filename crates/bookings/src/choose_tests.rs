@@ -27,6 +27,7 @@ fn part(count: u32, memory: u64, compute: u32) -> Part {
         count,
         memory: Memory::Amount(Mebibytes(memory)),
         compute: Some(Compute(compute)),
+        burst: false,
         models: Default::default(),
         uuids: Default::default(),
     }

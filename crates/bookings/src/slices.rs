@@ -61,6 +61,13 @@ pub enum SlicesError {
 }
 
 impl Slices {
+    /// Every part, with the name of its container.
+    pub fn parts(&self) -> impl Iterator<Item = (&str, &Slice)> {
+        self.containers
+            .iter()
+            .flat_map(|container| container.slices.iter().map(|slice| (container.name.as_str(), slice)))
+    }
+
     /// As it is written.
     pub fn to_annotation(&self) -> String {
         let written = Written { v: VERSION, containers: self.containers.clone() };

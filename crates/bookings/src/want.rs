@@ -40,6 +40,8 @@ pub struct Part {
     pub memory: Memory,
     /// Compute of each. Where nothing is said it is not limited, and nothing is kept for it.
     pub compute: Option<Compute>,
+    /// Whether it may use what others leave beyond that.
+    pub burst: bool,
     /// Models, by a part of their name without regard to case, blanks and dashes.
     pub models: Names<String>,
     /// GPUs by their ids.

@@ -2,6 +2,7 @@
 
 use crate::agent::args::AgentArgs;
 use crate::controller::ControllerArgs;
+use crate::explain::ExplainVerb;
 use crate::plan::args::PlanArgs as FleetPlanArgs;
 use crate::run::args::RunArgs;
 use crate::simulate::args::SimulateArgs;
@@ -45,6 +46,9 @@ pub(crate) enum Verb {
     Mig(MigVerb),
     /// Show where the pods of manifests would land on given machines, and what that costs
     Plan(FleetPlanArgs),
+    /// Say in words why something in the cluster is as it is
+    #[command(subcommand)]
+    Explain(ExplainVerb),
     /// Run a command with a share of a GPU, on this machine and without Kubernetes
     Run(RunArgs),
     /// Check configuration files of the device plugin and of mig-parted

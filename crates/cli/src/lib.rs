@@ -7,6 +7,7 @@ mod args;
 mod called;
 mod controller;
 mod dra;
+mod explain;
 mod failure;
 mod gpus;
 mod input;
@@ -52,6 +53,7 @@ fn answer(cli: &Cli) -> Outcome {
         Verb::Validate(args) => validate::validate(args),
         Verb::Run(args) => run::run(&cli.machine, args),
         Verb::Dra(verb) => dra::dra(verb),
+        Verb::Explain(verb) => explain::explain(verb),
         Verb::Agent(args) => agent::agent(&cli.machine, args),
         Verb::Simulate(args) => simulate::simulate(args),
         Verb::Controller(args) => controller::controller(args),

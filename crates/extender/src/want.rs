@@ -55,6 +55,7 @@ pub fn want_of(claims: &PodClaims) -> Result<Want, NotServed> {
                 count: part.count,
                 memory,
                 compute,
+                burst: part.burst,
                 models: part.models.clone(),
                 uuids: part.uuids.clone(),
             });
