@@ -12,12 +12,16 @@ use carve_admission::keys;
 use carve_bookings::{Book, Booking, Offer, PodUid, Slices};
 use carve_cluster_api::names;
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything that decisions are made of.
 #[derive(Debug, Default)]
 pub struct Cluster {
     book: Book,
+    /// What nodes say that they offer.
+    offers: BTreeMap<String, Offer>,
+    /// Pods whose slices do not read, and their nodes: nobody knows what is left there.
+    unread: BTreeMap<PodUid, String>,
     nodes_listed: bool,
     pods_listed: bool,
 }
@@ -61,29 +65,38 @@ impl Cluster {
                 Offer::default()
             }),
         };
-        if offer.gpus.is_empty() {
-            self.book.withdraw(name);
-        } else {
-            self.book.offer(name, offer);
+        self.offers.insert(name.to_owned(), offer);
+        self.reckon(name);
+    }
+
+    /// What a node offers goes into the book, unless nobody knows what is left of it.
+    fn reckon(&mut self, node: &str) {
+        let unknown = self.unread.values().any(|unread| unread == node);
+        match self.offers.get(node).filter(|offer| !offer.gpus.is_empty() && !unknown) {
+            Some(offer) => self.book.offer(node, offer.clone()),
+            None => self.book.withdraw(node),
+        }
+    }
+
+    /// A pod holds nothing any more.
+    fn released(&mut self, uid: &PodUid) {
+        self.book.release(uid);
+        if let Some(node) = self.unread.remove(uid) {
+            self.reckon(&node);
         }
     }
 
     /// A node is gone.
     pub fn node_gone(&mut self, name: &str) {
-        self.book.withdraw(name);
+        self.offers.remove(name);
+        self.reckon(name);
     }
 
     /// All nodes were listed: these are there, and no others.
     pub fn nodes_listed(&mut self, names: &BTreeSet<String>) {
-        let gone: Vec<String> = self
-            .book
-            .rooms()
-            .map(|(node, _)| node)
-            .filter(|node| !names.contains(*node))
-            .map(str::to_owned)
-            .collect();
+        let gone: Vec<String> = self.offers.keys().filter(|node| !names.contains(*node)).cloned().collect();
         for node in gone {
-            self.book.withdraw(&node);
+            self.node_gone(&node);
         }
         self.nodes_listed = true;
     }
@@ -94,7 +107,7 @@ impl Cluster {
         let Some(node) = holds(pod) else {
             // One that is not bound says nothing about a binding that is on its way.
             if pod["spec"]["nodeName"].is_string() {
-                self.book.release(&uid);
+                self.released(&uid);
             }
             return;
         };
@@ -103,15 +116,23 @@ impl Cluster {
         match Slices::from_annotation(text) {
             Ok(slices) => {
                 let priority = pod["spec"]["priority"].as_i64().and_then(|one| i32::try_from(one).ok());
-                self.book.hold(uid, Booking::new(&name, node, &slices, priority.unwrap_or(0), true));
+                let booking = Booking::new(&name, node, &slices, priority.unwrap_or(0), true);
+                if self.unread.remove(&uid).is_some() {
+                    self.reckon(node);
+                }
+                self.book.hold(uid, booking);
             }
-            Err(error) => tracing::error!(pod = name, %error, "what it holds is not known"),
+            Err(error) => {
+                tracing::error!(pod = name, node, %error, "what it holds is not known; nothing more is given out of its node while it is there");
+                self.unread.insert(uid, node.to_owned());
+                self.reckon(node);
+            }
         }
     }
 
     /// A pod is gone.
     pub fn pod_gone(&mut self, pod: &Value) {
-        self.book.release(&uid_of(pod));
+        self.released(&uid_of(pod));
     }
 
     /// All pods were listed: these are there. Of the others, those that were seen before are gone.
@@ -121,9 +142,10 @@ impl Cluster {
             .pods()
             .filter(|(uid, booking)| booking.seen && !uids.contains(uid))
             .map(|(uid, _)| uid.clone())
+            .chain(self.unread.keys().filter(|uid| !uids.contains(uid)).cloned())
             .collect();
         for uid in gone {
-            self.book.release(&uid);
+            self.released(&uid);
         }
         self.pods_listed = true;
     }

@@ -97,3 +97,26 @@ fn what_is_admitted_placed_and_started_goes_by_the_same_names() {
         [names::SLICES, names::SLICE, names::MEMORY, names::COMPUTE]
     );
 }
+
+#[test]
+fn nothing_is_given_out_of_a_node_where_nobody_knows_what_is_held() {
+    let mut cluster = Cluster::default();
+    cluster.node_seen(&node("a", ONE_GPU));
+    let mut newer = pod("Running");
+    newer["metadata"]["annotations"]["carve.dev/slices"] = json!(r#"{"v":2,"containers":[]}"#);
+    cluster.pod_seen(&newer);
+    assert!(left(&cluster).is_empty());
+    cluster.node_seen(&node("a", ONE_GPU));
+    assert!(left(&cluster).is_empty(), "also after the node was seen again");
+    cluster.pods_listed(&uids(&["uid-one"]));
+    assert!(left(&cluster).is_empty());
+    cluster.pods_listed(&uids(&[]));
+    assert_eq!(left(&cluster), [15_000], "the pod is gone");
+    cluster.pod_seen(&newer);
+    cluster.pod_seen(&pod("Running"));
+    assert_eq!(left(&cluster), [7_500], "the pod reads now");
+    cluster.pod_seen(&newer);
+    newer["status"]["phase"] = json!("Failed");
+    cluster.pod_seen(&newer);
+    assert_eq!(left(&cluster), [15_000], "it has ended");
+}
