@@ -1,0 +1,133 @@
+//! The controller as it is installed: the shipped manifests, two replicas with the rights that they name and no others, a second scheduler as a
+//! Deployment, and a leader that goes.
+
+use carve_cluster_tests::{Cluster, HollowNodes, PATIENCE, documents};
+use carve_lab::Image;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+const SUITE: &str = "installed";
+const SCHEDULER: &str = "localhost/kube-scheduler:1";
+const MANIFESTS: [&str; 3] = [
+    include_str!("../../examples/controller/rbac.yaml"),
+    include_str!("../../examples/controller/controller.yaml"),
+    include_str!("../../examples/controller/scheduler.yaml"),
+];
+
+/// What was applied; it goes when this is dropped.
+struct Installed {
+    cluster: Cluster,
+    objects: String,
+}
+
+impl Installed {
+    fn new(cluster: &Cluster) -> Self {
+        let mut all = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "carve"}})];
+        for mut object in MANIFESTS.iter().flat_map(|text| documents(text)) {
+            if object["kind"] == "Deployment" {
+                let scheduler = object["metadata"]["name"] == "carve-scheduler";
+                let spec = &mut object["spec"]["template"]["spec"];
+                spec["containers"][0]["image"] =
+                    if scheduler { SCHEDULER.into() } else { cluster.carve_image().into() };
+                spec["containers"][0]["imagePullPolicy"] = "Never".into();
+                spec["terminationGracePeriodSeconds"] = 1.into();
+            }
+            all.push(object);
+        }
+        let objects = json!({"apiVersion": "v1", "kind": "List", "items": all}).to_string();
+        let installed = Installed { cluster: cluster.clone(), objects };
+        let applied = cluster.try_kubectl(&["apply", "-f", "-"], Some(&installed.objects));
+        applied.unwrap_or_else(|error| panic!("{error}"));
+        installed
+    }
+
+    fn pods(&self, app: &str) -> Vec<Value> {
+        let label = format!("app={app}");
+        let all = self.cluster.get(&["pods", "-n", "carve", "-l", &label]);
+        all["items"].as_array().cloned().unwrap_or_default()
+    }
+
+    fn ready(&self, app: &str) -> usize {
+        let is_ready = |pod: &&Value| {
+            let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            pod["metadata"]["deletionTimestamp"].is_null()
+                && conditions.iter().any(|one| one["type"] == "Ready" && one["status"] == "True")
+        };
+        self.pods(app).iter().filter(is_ready).count()
+    }
+
+    /// The replica that says it leads.
+    fn leaders(&self) -> Vec<String> {
+        let leads = |pod: &&Value| {
+            pod["metadata"]["labels"]["carve.dev/leader"] == "true"
+                && pod["metadata"]["deletionTimestamp"].is_null()
+        };
+        let name = |pod: &Value| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        self.pods("carve-controller").iter().filter(leads).map(name).collect()
+    }
+
+    fn logs(&self) -> String {
+        let of = |app: &str| {
+            let label = format!("app={app}");
+            let words = ["logs", "-n", "carve", "-l", &label, "--tail=60", "--prefix"];
+            self.cluster.try_kubectl(&words, None).unwrap_or_else(|error| error)
+        };
+        format!("{}\n{}", of("carve-controller"), of("carve-scheduler"))
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
+            let _ = self.cluster.try_kubectl(&["delete", kind, "carve", "--ignore-not-found"], None);
+        }
+        let words = ["delete", "-f", "-", "--ignore-not-found", "--wait=false"];
+        let _ = self.cluster.try_kubectl(&words, Some(&self.objects));
+    }
+}
+
+fn pod(name: &str, image: &str) -> Value {
+    let mut spec = json!({"containers": [{"name": "main", "image": image,
+        "resources": {"limits": {"nvidia.com/gpumem": "4000", "nvidia.com/gpucores": "25"}}}]});
+    HollowNodes::allow(&mut spec, SUITE);
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+}
+
+#[test]
+fn the_shipped_manifests_work_with_the_rights_that_they_name() {
+    let Some(cluster) = Cluster::connect() else { return };
+    let program = cluster.on_node(&["sh", "-c", "readlink -f $(command -v kube-scheduler)"]);
+    let program = PathBuf::from(program.trim());
+    let image = Image::new(SCHEDULER).program(&program, "/usr/local/bin/kube-scheduler");
+    cluster.import(&image.unwrap_or_else(|error| panic!("{}: {error:#}", program.display())));
+    let name = format!("{SUITE}-0");
+    let _nodes = HollowNodes::new(&cluster, SUITE, std::slice::from_ref(&name));
+    let gpus =
+        json!({"v": 1, "gpus": [{"uuid": "GPU-installed-0", "product": "Tesla T4", "memory": 15_000}]});
+    cluster.kubectl(&["annotate", "node", &name, "--overwrite", &format!("carve.dev/gpus={gpus}")]);
+    let sizes = json!({"carve.dev/slice": "16", "carve.dev/memory": "15000", "carve.dev/compute": "100"});
+    let patch = json!({"status": {"capacity": sizes, "allocatable": sizes}}).to_string();
+    cluster.kubectl(&["patch", "node", &name, "--subresource=status", "--type=merge", "-p", &patch]);
+
+    let installed = Installed::new(&cluster);
+    let namespace = cluster.namespace(SUITE);
+    let both = || installed.ready("carve-controller") == 2 && installed.ready("carve-scheduler") == 2;
+    cluster.until_or("everything is ready", PATIENCE, both, || installed.logs());
+    cluster.until_or("one replica leads", PATIENCE, || installed.leaders().len() == 1, || installed.logs());
+    let create = |name: &str| {
+        let text = pod(name, cluster.probe_image()).to_string();
+        cluster.until_or(name, PATIENCE, || namespace.try_apply(&text).is_ok(), || installed.logs());
+        let placed =
+            || namespace.get(&["pod", name])["metadata"]["annotations"]["carve.dev/slices"].is_string();
+        cluster.until_or(&format!("{name} is placed"), PATIENCE, placed, || installed.logs());
+    };
+    create("first");
+    // The leader goes, without a chance to say so.
+    let first = installed.leaders().remove(0);
+    cluster.kubectl(&["delete", "pod", &first, "-n", "carve", "--force", "--grace-period=0"]);
+    create("second");
+    let leaders = installed.leaders();
+    assert!(leaders.len() == 1 && leaders[0] != first, "{leaders:?} after {first}");
+    let logs = installed.logs();
+    assert!(!logs.contains("orbidden") && !logs.contains("certificate signed by unknown"), "{logs}");
+}
