@@ -1,0 +1,186 @@
+//! `SlicePolicy`: which nodes divide their GPUs how, and within which bounds they are cut anew.
+
+use crate::Limits;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// How GPUs of some nodes are divided, what namespaces may ask for, and how much may change at once.
+#[derive(CustomResource, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "carve.dev",
+    version = "v1alpha1",
+    kind = "SlicePolicy",
+    doc = "How GPUs of some nodes are divided, what namespaces may ask for, and how much may change at once",
+    plural = "slicepolicies",
+    status = "SlicePolicyStatus",
+    category = "carve",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"Priority","type":"integer","jsonPath":".spec.priority"}"#,
+    printcolumn = r#"{"name":"MIG","type":"string","jsonPath":".spec.mig.mode"}"#,
+    printcolumn = r#"{"name":"Nodes","type":"integer","jsonPath":".status.nodes"}"#,
+    printcolumn = r#"{"name":"Cutting","type":"integer","jsonPath":".status.cutting"}"#,
+    printcolumn = r#"{"name":"Ready","type":"string","jsonPath":".status.conditions[?(@.type==\"Ready\")].status"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SlicePolicySpec {
+    /// Labels that a node must have; without any, every node.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: BTreeMap<String, String>,
+    /// Of several policies for a node the one with the highest number counts; equal ones are a conflict, and none of them counts.
+    #[serde(default)]
+    pub priority: i32,
+    /// How whole GPUs of these nodes are shared through the device plugin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<Sharing>,
+    /// How MIG is cut on these nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mig: Option<Mig>,
+    /// What namespaces may ask for; the first entry that fits a namespace counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
+    pub namespaces: Vec<NamespaceRules>,
+    /// How much may change at once.
+    #[serde(default)]
+    pub budgets: Budgets,
+}
+
+/// What GPUs are shared by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Mechanism {
+    /// CUDA's time slices: nothing is limited.
+    TimeSlicing,
+    /// CUDA's multi-process service: memory and compute are limited.
+    #[serde(rename = "MPS")]
+    Mps,
+}
+
+/// How many pods share a GPU, and by what.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Sharing {
+    /// By what.
+    pub mechanism: Mechanism,
+    /// By how many.
+    #[schemars(range(min = 2, max = 48))]
+    pub replicas: u32,
+}
+
+/// Who decides how GPUs are cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum MigMode {
+    /// People do, by the label `nvidia.com/mig.config`.
+    #[default]
+    Manual,
+    /// Plans are made and shown, and nothing is cut.
+    DryRun,
+    /// GPUs are cut for pods that wait.
+    Automatic,
+}
+
+/// How MIG is cut.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "self.mode != 'Manual' || (!has(self.profiles) && !self.switchModeOn)",
+    "message": "profiles and switchModeOn say what may be cut on demand; with mode Manual nothing is, write DryRun or Automatic",
+}]))]
+pub struct Mig {
+    /// Who decides.
+    #[serde(default)]
+    pub mode: MigMode,
+    /// Profiles that may be made on demand, such as `1g.5gb`; without any, every one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub profiles: Vec<String>,
+    /// Whether GPUs whose MIG mode is off, and which nobody uses, may be switched to it. They are then no longer offered as whole GPUs.
+    #[serde(default)]
+    pub switch_mode_on: bool,
+}
+
+/// What some namespaces may ask for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "has(self.names) != has(self.selector)",
+    "message": "write either names or a selector: one of them says which namespaces are meant",
+}]))]
+pub struct NamespaceRules {
+    /// Names of namespaces.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 256))]
+    pub names: Vec<String>,
+    /// Labels that a namespace must have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<BTreeMap<String, String>>,
+    /// What their pods may ask for.
+    pub limits: Limits,
+}
+
+impl NamespaceRules {
+    /// Whether a namespace is meant.
+    pub fn fits(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
+        let selected = |selector: &BTreeMap<String, String>| {
+            selector.iter().all(|(label, value)| labels.get(label) == Some(value))
+        };
+        self.names.iter().any(|known| known == name) || self.selector.as_ref().is_some_and(selected)
+    }
+}
+
+/// How much may change at once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Budgets {
+    /// Nodes that are cut at the same time.
+    #[schemars(range(min = 1))]
+    pub nodes_at_once: u32,
+    /// How long an instance stays after its GPU was cut, used or not. What only adds instances need not wait.
+    pub pause_seconds: u32,
+}
+
+impl Default for Budgets {
+    fn default() -> Self {
+        Budgets { nodes_at_once: 1, pause_seconds: 60 }
+    }
+}
+
+/// How a policy is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SlicePolicyStatus {
+    /// Which writing of the policy this is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Nodes for which it counts.
+    #[serde(default)]
+    pub nodes: u32,
+    /// Nodes that are being cut.
+    #[serde(default)]
+    pub cutting: u32,
+    /// `Ready`: it is in force. `Conflict`: another policy of the same priority is for the same nodes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// Something that holds, or does not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// What.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `True` or `False`.
+    pub status: String,
+    /// Why, in one word.
+    pub reason: String,
+    /// Why, for people.
+    pub message: String,
+    /// Since when.
+    pub last_transition_time: String,
+    /// Which writing of the object this is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+}
