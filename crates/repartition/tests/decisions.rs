@@ -1,0 +1,215 @@
+//! Random clusters, late and failing agents: nothing in use goes, nothing flaps, and whoever can be served is.
+
+mod world;
+
+use carve_repartition::{Decisions, Facts, Why, decide};
+use proptest::prelude::*;
+use world::{World, uuid};
+
+const FORMS: [&str; 5] = ["1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"];
+
+/// What must hold of every decision.
+fn check(world: &World, facts: &Facts, decisions: &Decisions) {
+    assert!(decisions.flaws.is_empty(), "{:?}", decisions.flaws);
+    let cutting = world.nodes.iter().filter(|node| node.order.is_some()).count();
+    let most = world.rules.nodes_at_once as usize;
+    assert!(decisions.plans.is_empty() || cutting + decisions.plans.len() <= most, "over the budget");
+    for plan in &decisions.plans {
+        let node = facts.nodes.iter().find(|node| node.name == plan.node).expect("a node");
+        assert!(node.ordered.is_none(), "one plan at a time");
+        assert!(
+            !plan.serves.is_empty() && !plan.gpus.is_empty(),
+            "a plan is for somebody and changes something"
+        );
+        for change in &plan.gpus {
+            let reported = node.report.as_ref().expect("a report");
+            let gpu = reported.gpus.iter().find(|gpu| gpu.uuid == change.uuid).expect("a GPU");
+            for held in gpu.instances.iter().filter(|instance| instance.held) {
+                assert!(change.layout.contains(&held.instance), "what is in use stays");
+            }
+            let layout: Vec<_> = change.layout.iter().collect();
+            world.table.check(&world.placed(&layout)).expect("legal");
+            let recut = node.history.recuts.get(&change.uuid).map_or(0, |at| at.0 + world.rules.pause);
+            assert!(change.destroys.is_empty() || recut <= world.now, "destroys within the pause");
+        }
+    }
+    for pod in &facts.pods {
+        let served = decisions.plans.iter().any(|plan| plan.serves.contains(&pod.name));
+        assert!(served != decisions.waiting.contains_key(&pod.name), "{} is answered once", pod.name);
+    }
+}
+
+fn step(world: &mut World) -> Decisions {
+    let facts = world.facts();
+    let decisions = decide(&facts);
+    check(world, &facts, &decisions);
+    decisions.plans.iter().for_each(|plan| world.order(plan));
+    decisions
+}
+
+#[derive(Debug, Clone)]
+enum Event {
+    Arrives(usize, u32, Option<usize>),
+    Ends(usize),
+    Reports(usize),
+    Schedules,
+    Acts(usize, bool),
+    Decides,
+    Passes(u64),
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let one = prop_oneof![
+        4 => (0..FORMS.len(), 1u32..3, prop::option::weighted(0.3, 0usize..3))
+            .prop_map(|(form, count, only)| Event::Arrives(form, count, only)),
+        3 => (0usize..20).prop_map(Event::Ends),
+        4 => (0usize..3).prop_map(Event::Reports),
+        4 => Just(Event::Schedules),
+        4 => (0usize..3, prop::bool::weighted(0.2)).prop_map(|(node, fails)| Event::Acts(node, fails)),
+        5 => Just(Event::Decides),
+        4 => (1u64..40).prop_map(Event::Passes),
+    ];
+    prop::collection::vec(one, 1..80)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn nothing_in_use_goes_and_whoever_can_be_served_is(
+        gpus in prop::collection::vec(1usize..4, 1..4),
+        nodes_at_once in 1u32..3,
+        pause in prop_oneof![Just(0u64), Just(60)],
+        events in events(),
+    ) {
+        let mut world = World::new(&gpus, nodes_at_once, pause);
+        let nodes = gpus.len();
+        for event in events {
+            let before = world.in_use();
+            match event {
+                Event::Arrives(form, count, only) => {
+                    world.arrive(FORMS[form], count, only.filter(|only| *only < nodes));
+                }
+                Event::Ends(number) => {
+                    let names: Vec<String> = world.pods.keys().cloned().collect();
+                    if let Some(name) = names.get(number) {
+                        world.end(name);
+                    }
+                }
+                Event::Reports(node) if node < nodes => world.report(node),
+                Event::Acts(node, fails) if node < nodes => {
+                    world.act(node, fails);
+                    let after = world.in_use();
+                    prop_assert!(before.iter().all(|held| after.get(held.0) == Some(held.1)));
+                }
+                Event::Schedules => world.schedule(),
+                Event::Decides => drop(step(&mut world)),
+                Event::Passes(seconds) => world.now += seconds,
+                Event::Reports(_) | Event::Acts(..) => {}
+            }
+        }
+        // Everybody does their work from now on.
+        for _ in 0..40 {
+            world.now += 1000;
+            (0..nodes).for_each(|node| world.act(node, false));
+            world.schedule();
+            (0..nodes).for_each(|node| world.report(node));
+            step(&mut world);
+            for node in 0..nodes {
+                // With fresh reports no order is in anybody's way.
+                if let Some(order) = world.nodes[node].order.clone() {
+                    prop_assert!(world.is_possible(node, &order));
+                }
+            }
+        }
+        prop_assert_eq!(world.forgotten(), Vec::<String>::new());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn demand_that_alternates_does_not_flap(turns in prop::collection::vec((0usize..3, 1u64..30), 20..60)) {
+        let pause = 120;
+        let mut world = World::new(&[1], 1, pause);
+        let began = world.now;
+        let mut last: Option<String> = None;
+        for (form, seconds) in turns {
+            if let Some(last) = last.take() {
+                world.end(&last);
+            }
+            last = Some(world.arrive(["1g.5gb", "3g.20gb", "7g.40gb"][form], 1, None));
+            for _ in 0..seconds {
+                world.now += 1;
+                world.act(0, false);
+                world.schedule();
+                world.report(0);
+                step(&mut world);
+            }
+        }
+        let destroyed = world.destroyed.get(&uuid(0, 0).0).cloned().unwrap_or_default();
+        let mut times = destroyed.clone();
+        times.dedup();
+        prop_assert!(times.windows(2).all(|pair| pair[1] - pair[0] >= pause), "{times:?}");
+        prop_assert!(times.len() as u64 <= (world.now - began) / pause + 1);
+    }
+}
+
+#[test]
+fn a_pod_waits_a_moment_and_then_gets_its_instance() {
+    let mut world = World::new(&[1, 1], 1, 60);
+    let pod = world.arrive("3g.20gb", 1, None);
+    assert_eq!(step(&mut world).waiting[&pod], Why::Settling);
+    world.now += 3;
+    let decisions = step(&mut world);
+    assert_eq!(decisions.plans[0].serves, [pod.clone()]);
+    assert_eq!(step(&mut world).waiting[&pod], Why::Free { node: "node0".to_owned(), being_cut: true });
+    world.act(0, false);
+    assert_eq!(step(&mut world).waiting[&pod], Why::Free { node: "node0".to_owned(), being_cut: false });
+    world.schedule();
+    assert_eq!(world.pods[&pod].node, Some(0));
+    assert!(step(&mut world).plans.is_empty());
+}
+
+#[test]
+fn failures_are_waited_out_longer_each_time() {
+    let mut world = World::new(&[1], 1, 60);
+    let pod = world.arrive("3g.20gb", 1, None);
+    let mut waits = Vec::new();
+    for _ in 0..4 {
+        while step(&mut world).plans.is_empty() {
+            world.now += 1;
+        }
+        world.act(0, true);
+        let failed = world.now;
+        assert!(matches!(step(&mut world).waiting[&pod], Why::BackingOff { .. }));
+        while decide(&world.facts()).plans.is_empty() {
+            world.now += 1;
+        }
+        waits.push(world.now - failed);
+    }
+    assert_eq!(waits, [15, 30, 60, 120]);
+}
+
+#[test]
+fn a_person_s_label_and_no_policy_keep_hands_off() {
+    let mut world = World::new(&[1], 1, 60);
+    let pod = world.arrive("3g.20gb", 1, None);
+    world.now += 10;
+    let mut facts = world.facts();
+    facts.nodes[0].report.as_mut().expect("a report").manual = Some("all-1g.5gb".to_owned());
+    let why = decide(&facts).waiting[&pod].clone();
+    assert_eq!(why, Why::NotAllowed { nodes: 1 });
+    let mut facts = world.facts();
+    facts.rules.push(facts.rules[0].clone());
+    assert_eq!(decide(&facts).waiting[&pod], why, "two policies of one priority");
+    facts.rules[1].priority = 1;
+    assert_eq!(decide(&facts).plans.len(), 1);
+    facts.rules[1].profiles = vec!["1g.5gb".to_owned()];
+    assert_eq!(decide(&facts).waiting[&pod], why, "a profile that may not be made");
+    facts.rules[1].profiles.clear();
+    facts.rules[1].mode = carve_repartition::Mode::DryRun;
+    let plans = decide(&facts).plans;
+    assert!(plans[0].dry_run, "{plans:?}");
+}
