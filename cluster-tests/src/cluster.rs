@@ -185,8 +185,18 @@ impl Cluster {
         self.lab.stop(component).unwrap_or_else(|error| panic!("{error:#}"));
     }
 
-    /// Runs a program on the node, in the lab's namespaces, until it is dropped.
+    /// Configuration of a node's containerd, on the host.
+    pub(crate) fn containerd_config_of(&self, node: &str) -> PathBuf {
+        self.lab.containerd_config_of(node).unwrap_or_else(|| panic!("the lab has no node {node}"))
+    }
+
+    /// Runs a program on the first node, in the lab's namespaces, until it is dropped.
     pub fn background(&self, words: &[&str], environment: &[(&str, &str)]) -> Background {
+        self.background_on("node0", words, environment)
+    }
+
+    /// The same on another node.
+    pub fn background_on(&self, node: &str, words: &[&str], environment: &[(&str, &str)]) -> Background {
         let settings = environment.iter().map(|(name, value)| format!("{name}={value}"));
         // nsenter forks to enter the pid namespace; without this, killing it would leave the program behind.
         let words: Vec<String> = ["setpriv", "--pdeathsig", "KILL", "env"]
@@ -195,7 +205,7 @@ impl Cluster {
             .chain(settings)
             .chain(words.iter().map(|word| (*word).to_owned()))
             .collect();
-        let command: Command = self.lab.command(&words).unwrap_or_else(|error| panic!("{error:#}"));
+        let command: Command = self.lab.command_on(node, &words).unwrap_or_else(|error| panic!("{error:#}"));
         Background::start(command, &words.join(" "))
     }
 }

@@ -17,9 +17,12 @@ const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 /// A node with GPUs. Its files go when it is dropped.
 #[derive(Debug)]
 pub struct GpuNode {
+    /// What Kubernetes calls it.
+    name: String,
     folder: PathBuf,
     cluster: Cluster,
-    _alone: MutexGuard<'static, ()>,
+    /// Held for the first node of a test, and with it for all.
+    _alone: Option<MutexGuard<'static, ()>>,
 }
 
 /// A node has one driver: tests of one program take turns.
@@ -44,24 +47,41 @@ impl GpuNode {
     /// Installs the simulated driver and a machine on the first node.
     pub fn new(cluster: &Cluster, test: &str, machine: &str) -> Option<Self> {
         let built = stand_ins()?;
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = "node0".to_owned();
         let folder = std::env::temp_dir().join(format!("carve-gpu-node-{test}"));
+        Some(GpuNode { name, folder, cluster: cluster.clone(), _alone: Some(alone) }.set_up(&built, machine))
+    }
+
+    /// The same on another node, for a test that has the first one already.
+    pub fn beside(&self, node: &str, machine: &str) -> Option<Self> {
+        let built = stand_ins()?;
+        let folder = PathBuf::from(format!("{}-{node}", self.folder.display()));
+        let (name, cluster) = (node.to_owned(), self.cluster.clone());
+        Some(GpuNode { name, folder, cluster, _alone: None }.set_up(&built, machine))
+    }
+
+    fn set_up(self, built: &Path, machine: &str) -> Self {
         // What an interrupted run left behind.
-        let _ = std::fs::remove_dir_all(&folder);
-        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let node = GpuNode { folder, cluster: cluster.clone(), _alone };
-        node.forget_wishes();
-        node.install(&built);
+        let _ = std::fs::remove_dir_all(&self.folder);
+        self.forget_wishes();
+        self.install(built);
         let named = Machine::named(machine).unwrap_or_else(|error| panic!("{error}"));
-        std::fs::create_dir_all(node.folder.join("machine")).unwrap_or_else(|error| panic!("{error}"));
-        SharedMachine::open(&node.state(), named).unwrap_or_else(|error| panic!("{error}"));
-        node.make_device_nodes();
-        Some(node)
+        std::fs::create_dir_all(self.folder.join("machine")).unwrap_or_else(|error| panic!("{error}"));
+        SharedMachine::open(&self.state(), named).unwrap_or_else(|error| panic!("{error}"));
+        self.make_device_nodes();
+        self
+    }
+
+    /// What Kubernetes calls it.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Takes away what a test that failed halfway asked of the node.
     fn forget_wishes(&self) {
         for label in ["nvidia.com/mig.config", "nvidia.com/device-plugin.config", "nvidia.com/gpu.product"] {
-            let _ = self.cluster.try_kubectl(&["label", "node", "node0", &format!("{label}-")], None);
+            let _ = self.cluster.try_kubectl(&["label", "node", &self.name, &format!("{label}-")], None);
         }
     }
 
@@ -191,9 +211,10 @@ impl GpuNode {
         let text = |path: PathBuf| path.display().to_string();
         let root = text(self.root());
         let (state, here) = (text(self.state()), text(self.files("state")));
-        let (containerd, kubeconfig) = (text(self.cluster.containerd_config()), self.cluster.kubeconfig());
+        let containerd = text(self.cluster.containerd_config_of(&self.name));
+        let kubeconfig = self.cluster.kubeconfig();
         let mut all = vec![
-            ("NODE_NAME", "node0"),
+            ("NODE_NAME", self.name.as_str()),
             ("NAMESPACE", namespace.name()),
             ("KUBECONFIG", &kubeconfig),
             ("NVIDIA_DRIVER_ROOT", &root),
@@ -205,7 +226,7 @@ impl GpuNode {
             ("CARVE_LISTEN", "127.0.0.1:9411"),
         ];
         all.extend(environment);
-        self.cluster.background(&[&binary.display().to_string(), "agent"], &all)
+        self.cluster.background_on(&self.name, &[&binary.display().to_string(), "agent"], &all)
     }
 
     /// A pod that has a GPU of this node and can look at it with `carve gpus`, as people do with nvidia-smi.

@@ -261,9 +261,40 @@ impl Lab {
         Node::numbered(0).folder(&self.folder()).join("containerd.toml")
     }
 
-    /// A command that runs inside the lab, with kubectl and its settings at hand.
+    /// Configuration of a node's containerd.
+    pub fn containerd_config_of(&self, node: &str) -> Option<PathBuf> {
+        let found = Node::all(&self.folder()).into_iter().find(|known| known.name == node)?;
+        Some(found.folder(&self.folder()).join("containerd.toml"))
+    }
+
+    /// A command that runs inside the lab, on its first node, with kubectl and its settings at hand.
     pub fn command(&self, words: &[String]) -> Result<Command> {
         let init = self.init().context("no lab is running; 'cargo xtask lab up' starts one")?;
+        self.command_beside(init, words)
+    }
+
+    /// The same on another node: in its mounts and its network.
+    pub fn command_on(&self, node: &str, words: &[String]) -> Result<Command> {
+        let first = Node::numbered(0).name;
+        let holder = if node == first { self.init() } else { self.holder(node) };
+        self.command_beside(holder.with_context(|| format!("no lab with a node {node} is running"))?, words)
+    }
+
+    /// The process that holds the namespaces of a node that is not the first, seen from outside.
+    fn holder(&self, node: &str) -> Option<u32> {
+        let number = (0..MOST_NODES).find(|number| Node::numbered(*number).name == node)?.to_string();
+        let folder = self.folder().display().to_string();
+        let processes = fs::read_dir("/proc").ok()?;
+        let mut numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+        numbers.find(|pid| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+            // Its parent was told the same and more.
+            words.get(1..4) == Some(&[b"lab-node", folder.as_bytes(), number.as_bytes()])
+        })
+    }
+
+    fn command_beside(&self, init: u32, words: &[String]) -> Result<Command> {
         let path = fs::read_to_string(self.folder().join("path"))?;
         let mut command = Command::new("nsenter");
         command

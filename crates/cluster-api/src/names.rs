@@ -34,6 +34,8 @@ pub const VALIDATED: &str = "CarveValidated";
 pub const LABELS_MANAGER: &str = "carve-labels";
 /// Field manager of the MIG state.
 pub const MIG_MANAGER: &str = "carve-mig";
+/// Field manager of what is told about GPUs that can be cut.
+pub const MIG_REPORT_MANAGER: &str = "carve-mig-report";
 /// Field manager of conditions.
 pub const CONDITIONS_MANAGER: &str = "carve-agent";
 /// Field manager of what is told about the devices of claims.

@@ -18,6 +18,7 @@ mod extender;
 mod kubernetes;
 mod leader;
 mod lease;
+pub mod repartition;
 mod routes;
 mod run;
 mod serve;

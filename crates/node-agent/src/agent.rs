@@ -12,6 +12,7 @@
 //! file and the MPS daemon of a device are there before kubelet may give the device away.
 
 mod act;
+mod wish;
 
 use crate::cdi::Cdi;
 use crate::checkpoint::Checkpoint;
@@ -310,22 +311,6 @@ impl Agent {
         self.learn_wish();
     }
 
-    /// What MIG config is wanted.
-    pub(crate) fn learn_wish(&mut self) {
-        let label = self.view.as_ref().and_then(|view| view.labels.get(names::MIG_CONFIG));
-        let name =
-            label.filter(|name| !name.is_empty()).or(self.options.mig.default_config.as_ref()).cloned();
-        let file = self.options.mig.config_file.as_ref().map(|path| {
-            std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
-        });
-        self.wishes.send_if_modified(|wish| {
-            let new = Wish { name, file, again: wish.again };
-            let changed = *wish != new;
-            *wish = new;
-            changed
-        });
-    }
-
     /// Named configurations from the API server.
     pub(crate) fn learn_named(&mut self, named: Named) {
         self.named = named;
@@ -480,18 +465,23 @@ impl Agent {
     }
 
     async fn tell_mig(&mut self, report: &MigReport) {
-        let MigReport { config, state, message } = report;
-        let (tone, reason) = match state {
-            MigState::Pending => (Tone::Normal, "MigConfigPending"),
-            MigState::Rebooting => (Tone::Warning, "MigConfigRebooting"),
-            MigState::Success => (Tone::Normal, "MigConfigApplied"),
-            MigState::Failed => (Tone::Warning, "MigConfigFailed"),
+        let MigReport { config, order, state, message } = report;
+        let (tone, reason) = match (state, order) {
+            (MigState::Pending, None) => (Tone::Normal, "MigConfigPending"),
+            (MigState::Pending, Some(_)) => (Tone::Normal, "MigPlanPending"),
+            (MigState::Rebooting, _) => (Tone::Warning, "MigConfigRebooting"),
+            (MigState::Success, None) => (Tone::Normal, "MigConfigApplied"),
+            (MigState::Success, Some(_)) => (Tone::Normal, "MigPlanApplied"),
+            (MigState::Failed, None) => (Tone::Warning, "MigConfigFailed"),
+            (MigState::Failed, Some(_)) => (Tone::Warning, "MigPlanFailed"),
         };
         if *state != MigState::Pending {
             self.metrics.mig_apply(&state.to_string());
         }
-        self.reporter.event(tone, reason, format!("MIG config '{config}': {message}"));
-        let Some(api) = self.api.clone() else { return };
+        let what = if order.is_some() { config.clone() } else { format!("config '{config}'") };
+        self.reporter.event(tone, reason, format!("MIG {what}: {message}"));
+        // The label's state is about what a person asked for; the controller is answered where its order came from.
+        let Some(api) = self.api.clone().filter(|_| order.is_none()) else { return };
         let (labels, annotations) = (report.labels(), report.annotations());
         // The state must reach the cluster, or people wait for ever; short absences of the API server are waited out.
         tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Cuts the node's GPUs as its label `nvidia.com/mig.config` says.
+//! Cuts the node's GPUs as its label `nvidia.com/mig.config` says, or, where nobody has set that, as the controller orders.
 //!
 //! ```text
 //!  label ─▶ wish ─▶ plan ─▶ hold back what goes ─▶ holders gone? ─▶ change ─▶ read anew ─▶ success
@@ -11,6 +11,8 @@
 
 mod attempt;
 mod clients;
+mod goal;
+mod publish;
 mod reboot;
 mod state;
 
@@ -18,20 +20,28 @@ use crate::machine::Machine;
 use crate::options::MigOptions;
 use carve_cluster_api::NodeApi;
 use carve_mig_manager::StateDir;
+use carve_repartition::{NodeReport, Order, OrderReport, OrderState};
 use carve_slicing::PartId;
+use goal::Goal;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use attempt::Tried;
 pub(crate) use attempt::restore_after_reboot;
+use publish::Published;
 pub(crate) use state::{MigReport, MigState};
 
 /// What is wanted of the GPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Wish {
-    /// Name of the config; without one nothing is touched.
+    /// Name of the config; without one, and without an order, nothing is touched.
     pub(crate) name: Option<String>,
+    /// The config that a person asks for by label; no orders are taken then.
+    pub(crate) manual: Option<String>,
+    /// What the controller orders.
+    pub(crate) order: Option<Order>,
     /// Text of the config file, or why it can not be read.
     pub(crate) file: Option<Result<String, String>>,
     /// Goes up when somebody asks to try again.
@@ -67,6 +77,9 @@ pub(crate) struct MigManager {
 /// First and last pause between two tries of the same wish.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(120));
 
+/// How often it is looked who holds what, for the controller to know.
+const LOOK: Duration = Duration::from_secs(2);
+
 impl MigManager {
     /// Works until nobody wishes anything any more.
     pub(crate) async fn run(self, mut wishes: watch::Receiver<Wish>) {
@@ -76,39 +89,84 @@ impl MigManager {
         }
         let mut pause = PAUSES.0;
         let mut reported: Option<MigReport> = None;
+        let mut published = Published { order: self.answered().await, text: None };
         loop {
             let wish = wishes.borrow_and_update().clone();
-            let retry = match &wish.name {
+            let retry = match self.next_goal(&wish, published.order.as_ref()).await {
                 None => false,
-                Some(name) => {
+                Some(goal) => {
                     if let Some(rival) = self.rival().await {
                         self.tell(MigNews::Aside(rival)).await;
                         tokio::time::sleep(PAUSES.0).await;
                         continue;
                     }
-                    let outcome = self.attempt(name, &wish).await;
+                    let outcome = match goal {
+                        Ok(goal) => self.attempt(&goal).await,
+                        Err(refused) => refused,
+                    };
+                    if let Some(generation) = outcome.report.order {
+                        let done = outcome.report.state == MigState::Success;
+                        let state = if done { OrderState::Done } else { OrderState::Failed };
+                        let message = outcome.report.message.clone();
+                        published.order = Some(OrderReport { generation, state, message });
+                    }
                     if reported.as_ref() != Some(&outcome.report) {
                         reported = Some(outcome.report.clone());
                         if !outcome.told {
-                            self.tell(MigNews::Report(outcome.report)).await;
+                            self.tell(MigNews::Report(outcome.report.clone())).await;
                         }
                     }
-                    outcome.retry
+                    // Whether a failed order is tried again is the controller's choice.
+                    outcome.retry && outcome.report.order.is_none()
                 }
             };
-            let wait =
-                async { if retry { tokio::time::sleep(pause).await } else { std::future::pending().await } };
-            tokio::select! {
-                changed = wishes.changed() => {
-                    if changed.is_err() {
-                        return;
+            self.publish(&wish, &mut published).await;
+            let until = tokio::time::Instant::now() + pause;
+            loop {
+                let wait = async {
+                    if retry { tokio::time::sleep_until(until).await } else { std::future::pending().await }
+                };
+                tokio::select! {
+                    changed = wishes.changed() => {
+                        if changed.is_err() {
+                            return;
+                        }
+                        pause = PAUSES.0;
+                        reported = None;
+                        break;
                     }
-                    pause = PAUSES.0;
-                    reported = None;
+                    () = wait => {
+                        pause = (pause * 2).min(PAUSES.1);
+                        break;
+                    }
+                    () = tokio::time::sleep(LOOK) => self.publish(&wish, &mut published).await,
                 }
-                () = wait => pause = (pause * 2).min(PAUSES.1),
             }
         }
+    }
+
+    /// What is to be done now: what a person wants, else what the controller orders and was not answered yet.
+    async fn next_goal(&self, wish: &Wish, answered: Option<&OrderReport>) -> Option<Result<Goal, Tried>> {
+        if let Some(name) = &wish.name {
+            let entries = self.entries(name, wish).await;
+            let refused = |why| {
+                let report =
+                    MigReport { config: name.clone(), order: None, state: MigState::Failed, message: why };
+                Tried::new(report, false)
+            };
+            return Some(
+                entries.map(|entries| Goal::Config { name: name.clone(), entries }).map_err(refused),
+            );
+        }
+        let order = wish.order.as_ref()?;
+        let new = answered.is_none_or(|answered| answered.generation < order.generation);
+        new.then(|| Ok(Goal::Order(order.clone())))
+    }
+
+    /// The order that this agent, or the one before it, has answered last.
+    async fn answered(&self) -> Option<OrderReport> {
+        let view = self.api.as_ref()?.view().await.ok()?;
+        NodeReport::parse(view.annotations.get(NodeReport::ANNOTATION)?).ok()?.order
     }
 
     /// NVIDIA's MIG manager on this node, unless it is to be overruled.

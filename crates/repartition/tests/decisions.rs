@@ -163,7 +163,7 @@ fn a_pod_waits_a_moment_and_then_gets_its_instance() {
     assert_eq!(step(&mut world).waiting[&pod], Why::Settling);
     world.now += 3;
     let decisions = step(&mut world);
-    assert_eq!(decisions.plans[0].serves, [pod.clone()]);
+    assert_eq!(decisions.plans[0].serves, std::slice::from_ref(&pod));
     assert_eq!(step(&mut world).waiting[&pod], Why::Free { node: "node0".to_owned(), being_cut: true });
     world.act(0, false);
     assert_eq!(step(&mut world).waiting[&pod], Why::Free { node: "node0".to_owned(), being_cut: false });

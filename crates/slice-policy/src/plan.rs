@@ -97,6 +97,8 @@ pub enum Phase {
     Done,
     /// They are not, and the message says why; it is tried again later if it is still needed.
     Failed,
+    /// It was only shown, and nobody waits for it any more.
+    Withdrawn,
 }
 
 /// How far a plan is, and what the node's GPUs went through before.

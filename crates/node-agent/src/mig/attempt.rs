@@ -1,16 +1,15 @@
 //! One try to make the GPUs what a config says.
 
-use super::{MigManager, MigReport, MigState, Wish, clients, reboot};
+use super::goal::Goal;
+use super::{MigManager, MigReport, MigState, clients, reboot};
 use crate::holders::holders;
 use crate::machine::Machine;
-use carve_formats::mig_parted::ConfigEntry;
-use carve_formats::{MigHooks, MigPartedConfig};
+use carve_formats::MigHooks;
 use carve_gpu_host::GpuHost;
 use carve_gpu_model::{GpuIndex, GpuUuid};
 use carve_mig_manager::{
     ApplyOptions, BootId, GpuState, HookRunner, Outcome, Plan, PlanError, Record, RecordRead, Recovered,
-    Silent, StateDir, Target, Touched, apply_plan, builtin_config, inventory, lost_since, plan, plan_drained,
-    recover, resolve, restore,
+    Silent, StateDir, Touched, apply_plan, inventory, lost_since, recover, restore,
 };
 use carve_slicing::{Held, PartId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +25,7 @@ pub(super) struct Tried {
 }
 
 impl Tried {
-    fn new(report: MigReport, retry: bool) -> Self {
+    pub(super) fn new(report: MigReport, retry: bool) -> Self {
         Tried { report, retry, told: false }
     }
 }
@@ -57,23 +56,20 @@ impl Prospect {
 }
 
 impl MigManager {
-    /// Makes the GPUs what the config with this name says.
-    pub(super) async fn attempt(&self, name: &str, wish: &Wish) -> Tried {
-        let report = |state: MigState, message: String| MigReport { config: name.to_owned(), state, message };
+    /// Makes the GPUs what a config or an order says.
+    pub(super) async fn attempt(&self, goal: &Goal) -> Tried {
+        let report = |state: MigState, message: String| goal.report(state, message);
         let failed = |message: String, retry: bool| Tried::new(report(MigState::Failed, message), retry);
-        let entries = match self.entries(name, wish).await {
-            Ok(entries) => entries,
-            Err(why) => return failed(why, false),
-        };
+        let evict = self.options.evict && goal.may_evict();
         let mut evicting_since: Option<Instant> = None;
         for _ in 0..MOST_PLANS {
             let held = self.held().await;
-            let prospect = match self.prospect(name, &entries, &held, self.options.evict).await {
+            let prospect = match self.prospect(goal, &held, evict).await {
                 Ok(prospect) => prospect,
                 Err(Refused { why, retry }) => return failed(why, retry),
             };
             if prospect.plan.is_empty() && prospect.blocked.is_empty() {
-                self.record(name, &entries).await;
+                self.record(goal).await;
                 reboot::forget(&self.state_dir);
                 let message = "every GPU is as it should be".to_owned();
                 return Tried::new(report(MigState::Success, message), false);
@@ -88,7 +84,7 @@ impl MigManager {
                 tokio::time::sleep(SETTLING).await;
                 // Kubelet may have given one away while it was being told.
                 let now = self.held().await;
-                if now.iter().any(|held| parts.contains(&held.part())) && !self.options.evict {
+                if now.iter().any(|held| parts.contains(&held.part())) && !evict {
                     self.over(BTreeSet::new()).await;
                     continue;
                 }
@@ -104,20 +100,20 @@ impl MigManager {
                     (Some(api), true) => clients::pause(api).await,
                     _ => Vec::new(),
                 };
-                let outcome = self.change(name, &prospect).await;
+                let outcome = self.change(&goal.name(), &prospect).await;
                 if let Some(api) = &self.api {
                     clients::resume(api, &paused).await;
                 }
                 let reset: BTreeSet<GpuUuid> = uuids(&prospect.states, &prospect.touched.reset_needed);
                 self.over(reset).await;
                 match outcome {
-                    Err(why) => return self.failed_change(name, why, &prospect).await,
+                    Err(why) => return self.failed_change(goal, why, &prospect).await,
                     Ok(stale) if stale => continue,
                     Ok(_) => {}
                 }
             }
             if prospect.blocked.is_empty() {
-                self.record(name, &entries).await;
+                self.record(goal).await;
                 reboot::forget(&self.state_dir);
                 let message = format!("{} GPU(s) changed", prospect.changed());
                 return Tried::new(report(MigState::Success, message), false);
@@ -131,43 +127,12 @@ impl MigManager {
         failed("pods keep taking what should go; it is tried again".to_owned(), true)
     }
 
-    /// What the config says: from the file where it has the name, otherwise made from the hardware.
-    async fn entries(&self, name: &str, wish: &Wish) -> Result<Vec<ConfigEntry>, String> {
-        let mut doubt = String::new();
-        match &wish.file {
-            None => {}
-            Some(Err(why)) => doubt = format!("; the config file can not be read: {why}"),
-            Some(Ok(text)) => {
-                let parsed = MigPartedConfig::parse(text);
-                match parsed.value {
-                    None => {
-                        let errors: Vec<String> =
-                            parsed.diagnostics.iter().map(ToString::to_string).collect();
-                        return Err(format!("the config file is not usable: {}", errors.join("; ")));
-                    }
-                    Some(config) => match config.configs.get(name) {
-                        Some(entries) => return Ok(entries.clone()),
-                        None => {
-                            let known: Vec<&str> = config.configs.keys().map(String::as_str).collect();
-                            doubt = format!("; the config file has {}", known.join(", "));
-                        }
-                    },
-                }
-            }
-        }
-        let states = self.read().await?;
-        match builtin_config(&states, name) {
-            Ok(config) => Ok(config.configs.into_values().next().unwrap_or_default()),
-            Err(unknown) => Err(format!("{unknown}{doubt}")),
-        }
-    }
-
-    async fn read(&self) -> Result<Vec<GpuState>, String> {
+    pub(super) async fn read(&self) -> Result<Vec<GpuState>, String> {
         let read = self.machine.ask(|host| inventory(host).map_err(|error| error.to_string())).await;
         read.map_err(|error| error.to_string())?
     }
 
-    async fn held(&self) -> Vec<Held> {
+    pub(super) async fn held(&self) -> Vec<Held> {
         match holders(&self.pod_resources).await {
             Ok(held) => held.devices,
             Err(why) => {
@@ -181,21 +146,15 @@ impl MigManager {
     }
 
     /// Says what can be done about each GPU.
-    async fn prospect(
-        &self,
-        name: &str,
-        entries: &[ConfigEntry],
-        held: &[Held],
-        evict: bool,
-    ) -> Result<Prospect, Refused> {
-        let (name, entries, held) = (name.to_owned(), entries.to_vec(), held.to_vec());
+    async fn prospect(&self, goal: &Goal, held: &[Held], evict: bool) -> Result<Prospect, Refused> {
+        let (goal, held) = (goal.clone(), held.to_vec());
         let state_dir = self.state_dir.clone();
         let job = move |host: &mut dyn GpuHost| {
             if state_dir.has_journal() {
                 recover(host, &state_dir, &mut Silent)
                     .map_err(|error| Refused { why: error.to_string(), retry: true })?;
             }
-            prospect(host, &name, &entries, &held, evict)
+            prospect(host, &goal, &held, evict)
         };
         self.machine.ask(job).await.map_err(|error| Refused { why: error.to_string(), retry: true })?
     }
@@ -222,20 +181,21 @@ impl MigManager {
     }
 
     /// A change failed: the old layout is back. Where a reset was needed and refused, a reboot may do.
-    async fn failed_change(&self, name: &str, why: String, prospect: &Prospect) -> Tried {
-        let report = |state: MigState, message: String| MigReport { config: name.to_owned(), state, message };
+    async fn failed_change(&self, goal: &Goal, why: String, prospect: &Prospect) -> Tried {
+        let report = |state: MigState, message: String| goal.report(state, message);
+        let name = goal.name();
         let boot = BootId::current();
         let (true, true, Ok(boot)) = (self.options.reboot, !prospect.touched.reset_needed.is_empty(), boot)
         else {
             return Tried::new(report(MigState::Failed, format!("{why}; it is tried again")), true);
         };
-        if reboot::was_in_vain(&self.state_dir, name, &boot) {
+        if reboot::was_in_vain(&self.state_dir, &name, &boot) {
             let message = format!("{why}; the machine was rebooted for this already, and that did not help");
             return Tried::new(report(MigState::Failed, message), false);
         }
         let message = format!("{why}; the machine is rebooted for it");
         self.tell(super::MigNews::Report(report(MigState::Rebooting, message.clone()))).await;
-        let (state_dir, config) = (self.state_dir.clone(), name.to_owned());
+        let (state_dir, config) = (self.state_dir.clone(), name);
         let program = self.options.reboot_program.clone();
         let asked = move || reboot::reboot(&state_dir, &config, &boot, program.as_deref());
         let asked = tokio::task::spawn_blocking(asked).await;
@@ -284,12 +244,12 @@ impl MigManager {
     }
 
     /// Writes down what holds now, so that it is made again after a reboot.
-    async fn record(&self, name: &str, entries: &[ConfigEntry]) {
+    async fn record(&self, goal: &Goal) {
         let Ok(boot) = BootId::current() else { return };
-        let (name, entries, state_dir) = (name.to_owned(), entries.to_vec(), self.state_dir.clone());
+        let (goal, state_dir) = (goal.clone(), self.state_dir.clone());
         let job = move |host: &mut dyn GpuHost| {
             let states = inventory(host).map_err(|error| error.to_string())?;
-            let record = Record::new(&name, &entries, boot, &states);
+            let record = Record::new(&goal.name(), goal.entries(), boot, &states);
             state_dir.write_record(&record).map_err(|error| error.to_string())
         };
         if let Ok(Err(why)) = self.machine.ask(job).await {
@@ -302,31 +262,21 @@ impl MigManager {
 }
 
 /// Why nothing can be planned.
-struct Refused {
-    why: String,
+pub(super) struct Refused {
+    pub(super) why: String,
     /// Whether time may help.
-    retry: bool,
+    pub(super) retry: bool,
 }
 
-fn prospect(
-    host: &mut dyn GpuHost,
-    name: &str,
-    entries: &[ConfigEntry],
-    held: &[Held],
-    evict: bool,
-) -> Result<Prospect, Refused> {
+fn prospect(host: &mut dyn GpuHost, goal: &Goal, held: &[Held], evict: bool) -> Result<Prospect, Refused> {
     let mut states = inventory(host).map_err(|error| Refused { why: error.to_string(), retry: true })?;
     let holding = mark_held(host, &mut states, held);
-    let target = resolve(name, entries, &states).map_err(|refusals| {
-        let why: Vec<String> = refusals.iter().map(ToString::to_string).collect();
-        Refused { why: why.join("; "), retry: false }
-    })?;
-    let mut all = Plan { skipped: target.skipped.clone(), ..Plan::default() };
+    let wanted = goal.wanted(&states)?;
+    let mut all = Plan { skipped: wanted.skipped.clone(), ..Plan::default() };
     let mut blocked = BTreeMap::new();
     let mut in_the_way = BTreeSet::new();
-    for (gpu, wanted) in &target.gpus {
-        let one = Target { gpus: BTreeMap::from([(*gpu, wanted.clone())]), skipped: Vec::new() };
-        let planned = plan(&one, &states, false);
+    for (gpu, one) in &wanted.gpus {
+        let planned = one.plan(&states);
         let changes_mode = |plan: &Plan| plan.gpus.iter().any(|gpu| gpu.mode.is_some());
         match planned {
             Ok(plan) => match holding.whole.get(gpu).filter(|_| changes_mode(&plan)) {
@@ -340,7 +290,7 @@ fn prospect(
                 }
             },
             Err(errors) => {
-                let drained = if evict { plan_drained(&one, &states, false).ok() } else { None };
+                let drained = if evict { one.plan_drained(&states) } else { None };
                 let pods =
                     drained.as_ref().map(|plan| pods_of(host, plan, &states, held)).unwrap_or_default();
                 match drained {
@@ -362,19 +312,19 @@ fn prospect(
 }
 
 /// A pod: namespace and name.
-type PodName = (String, String);
+pub(super) type PodName = (String, String);
 
 /// Pods that hold GPUs.
 #[derive(Default)]
-struct Holding {
+pub(super) struct Holding {
     /// A whole GPU, or a share of one.
-    whole: BTreeMap<GpuIndex, BTreeSet<PodName>>,
+    pub(super) whole: BTreeMap<GpuIndex, BTreeSet<PodName>>,
     /// Anything of a GPU.
     any: BTreeMap<GpuIndex, BTreeSet<PodName>>,
 }
 
 /// Marks what pods hold as in use, whether a program runs there now or not.
-fn mark_held(host: &dyn GpuHost, states: &mut [GpuState], held: &[Held]) -> Holding {
+pub(super) fn mark_held(host: &dyn GpuHost, states: &mut [GpuState], held: &[Held]) -> Holding {
     let mut holding = Holding::default();
     for state in states {
         let gpu = state.gpu.index;

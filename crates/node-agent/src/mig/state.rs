@@ -29,6 +29,8 @@ impl fmt::Display for MigState {
 pub(crate) struct MigReport {
     /// Name of the config.
     pub(crate) config: String,
+    /// Number of the order, where the controller and no person wants it.
+    pub(crate) order: Option<u64>,
     /// How far it is.
     pub(crate) state: MigState,
     /// Why it is not further; what was done where it is.
@@ -58,7 +60,12 @@ mod tests {
     #[test]
     fn a_state_says_whose_it_is_and_why_it_is_not_further() {
         let message = "pod a/b holds it".to_owned();
-        let report = |state| MigReport { config: "all-1g.5gb".to_owned(), state, message: message.clone() };
+        let report = |state| MigReport {
+            config: "all-1g.5gb".to_owned(),
+            order: None,
+            state,
+            message: message.clone(),
+        };
         for (state, word, why) in [
             (MigState::Pending, "pending", message.as_str()),
             (MigState::Rebooting, "rebooting", message.as_str()),

@@ -1,0 +1,1 @@
+//! What is decided and written, over a store in memory.

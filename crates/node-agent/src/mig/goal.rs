@@ -1,0 +1,168 @@
+//! What the GPUs should become: what a config says, which a person asks for by name, or what the controller orders, place by place.
+
+use super::attempt::Refused;
+use super::{MigManager, MigReport, MigState, Wish};
+use carve_formats::MigPartedConfig;
+use carve_formats::mig_parted::ConfigEntry;
+use carve_gpu_model::{GpuIndex, GpuUuid};
+use carve_mig_manager::{
+    GpuState, InstanceLayout, Layout, Plan, PlanError, Target, builtin_config, plan, plan_drained,
+    plan_layouts, resolve,
+};
+use carve_repartition::{Instance, Order};
+use std::collections::BTreeMap;
+
+/// What the GPUs should become.
+#[derive(Debug, Clone)]
+pub(super) enum Goal {
+    /// What a config says.
+    Config { name: String, entries: Vec<ConfigEntry> },
+    /// What the controller orders.
+    Order(Order),
+}
+
+/// What each GPU should become.
+pub(super) struct Wanted {
+    pub(super) gpus: Vec<(GpuIndex, WantedOfOne)>,
+    /// GPUs passed over because they have no MIG.
+    pub(super) skipped: Vec<GpuIndex>,
+}
+
+/// What one GPU should become.
+pub(super) enum WantedOfOne {
+    /// So many instances of each profile, wherever they fit.
+    Counts(Target),
+    /// Instances at their places.
+    Places(BTreeMap<GpuUuid, Layout>),
+}
+
+impl WantedOfOne {
+    /// The way there that touches nothing in use.
+    pub(super) fn plan(&self, states: &[GpuState]) -> Result<Plan, Vec<PlanError>> {
+        match self {
+            WantedOfOne::Counts(target) => plan(target, states, false),
+            WantedOfOne::Places(layouts) => plan_layouts(layouts, states, false),
+        }
+    }
+
+    /// The way there once some programs have ended.
+    pub(super) fn plan_drained(&self, states: &[GpuState]) -> Option<Plan> {
+        match self {
+            WantedOfOne::Counts(target) => plan_drained(target, states, false).ok(),
+            WantedOfOne::Places(_) => None,
+        }
+    }
+}
+
+impl Goal {
+    /// What it is called, for people and for the journal.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Goal::Config { name, .. } => name.clone(),
+            Goal::Order(order) => format!("plan {}", order.generation),
+        }
+    }
+
+    /// What a config says; an order has nothing of the kind.
+    pub(super) fn entries(&self) -> &[ConfigEntry] {
+        match self {
+            Goal::Config { entries, .. } => entries,
+            Goal::Order(_) => &[],
+        }
+    }
+
+    /// Whether pods may be asked to go for it. Orders name nobody.
+    pub(super) fn may_evict(&self) -> bool {
+        matches!(self, Goal::Config { .. })
+    }
+
+    /// What is told of it.
+    pub(super) fn report(&self, state: MigState, message: String) -> MigReport {
+        let order = match self {
+            Goal::Config { .. } => None,
+            Goal::Order(order) => Some(order.generation),
+        };
+        MigReport { config: self.name(), order, state, message }
+    }
+
+    /// What each GPU should become.
+    pub(super) fn wanted(&self, states: &[GpuState]) -> Result<Wanted, Refused> {
+        match self {
+            Goal::Config { name, entries } => {
+                let target = resolve(name, entries, states).map_err(|refusals| {
+                    let why: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+                    Refused { why: why.join("; "), retry: false }
+                })?;
+                let one = |(gpu, wanted): (GpuIndex, _)| {
+                    let only = Target { gpus: BTreeMap::from([(gpu, wanted)]), skipped: Vec::new() };
+                    (gpu, WantedOfOne::Counts(only))
+                };
+                let gpus = target.gpus.into_iter().map(one).collect();
+                Ok(Wanted { gpus, skipped: target.skipped })
+            }
+            Goal::Order(order) => {
+                let gpus = order.gpus.iter().map(|(uuid, instances)| places(uuid, instances, states));
+                Ok(Wanted { gpus: gpus.collect::<Result<_, _>>()?, skipped: Vec::new() })
+            }
+        }
+    }
+}
+
+/// What an order says about one GPU, in terms of what its driver offers.
+fn places(
+    uuid: &GpuUuid,
+    instances: &[Instance],
+    states: &[GpuState],
+) -> Result<(GpuIndex, WantedOfOne), Refused> {
+    let refused = |why: String| Refused { why, retry: false };
+    let state = states.iter().find(|state| state.gpu.uuid == *uuid);
+    let state = state.ok_or_else(|| refused(format!("{uuid} is not on this node")))?;
+    let table =
+        state.table.as_ref().ok_or_else(|| refused(format!("{uuid} has no MIG, or does not answer")))?;
+    let place = |instance: &Instance| {
+        let (_, profile) =
+            table.by_name(&instance.profile).map_err(|unknown| refused(unknown.to_string()))?;
+        let at = profile.placements.iter().find(|placement| placement.start == instance.start);
+        let placement = *at.ok_or_else(|| {
+            refused(format!("{} can not start at slot {} of {uuid}", profile.name, instance.start))
+        })?;
+        Ok(InstanceLayout { profile: profile.index, placement, compute: instance.compute.clone() })
+    };
+    let mut layout: Vec<InstanceLayout> = instances.iter().map(place).collect::<Result<_, _>>()?;
+    layout.sort();
+    let layout = Layout { mig_enabled: true, instances: layout };
+    Ok((state.gpu.index, WantedOfOne::Places(BTreeMap::from([(uuid.clone(), layout)]))))
+}
+
+impl MigManager {
+    /// What the config says: from the file where it has the name, otherwise made from the hardware.
+    pub(super) async fn entries(&self, name: &str, wish: &Wish) -> Result<Vec<ConfigEntry>, String> {
+        let mut doubt = String::new();
+        match &wish.file {
+            None => {}
+            Some(Err(why)) => doubt = format!("; the config file can not be read: {why}"),
+            Some(Ok(text)) => {
+                let parsed = MigPartedConfig::parse(text);
+                match parsed.value {
+                    None => {
+                        let errors: Vec<String> =
+                            parsed.diagnostics.iter().map(ToString::to_string).collect();
+                        return Err(format!("the config file is not usable: {}", errors.join("; ")));
+                    }
+                    Some(config) => match config.configs.get(name) {
+                        Some(entries) => return Ok(entries.clone()),
+                        None => {
+                            let known: Vec<&str> = config.configs.keys().map(String::as_str).collect();
+                            doubt = format!("; the config file has {}", known.join(", "));
+                        }
+                    },
+                }
+            }
+        }
+        let states = self.read().await?;
+        match builtin_config(&states, name) {
+            Ok(config) => Ok(config.configs.into_values().next().unwrap_or_default()),
+            Err(unknown) => Err(format!("{unknown}{doubt}")),
+        }
+    }
+}
