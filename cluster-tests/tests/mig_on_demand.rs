@@ -103,7 +103,9 @@ fn the_mix_changes_and_every_pod_runs() {
     let namespace = cluster.namespace("on-demand");
     let binary = Path::new(env!("CARGO_BIN_EXE_repartition_controller"));
     let carve = binary.parent().expect("a folder").join("carve");
-    let settings = [("MIG_STRATEGY", "mixed"), ("CARVE_PROBE_SECONDS", "1")];
+    // By environment, so that a container can be asked which device it has.
+    let settings =
+        [("MIG_STRATEGY", "mixed"), ("CARVE_PROBE_SECONDS", "1"), ("DEVICE_LIST_STRATEGY", "envvar")];
     let mut programs: Vec<Background> =
         nodes.iter().map(|node| node.agent_as_process(&namespace, &carve, &settings)).collect();
     for replica in ["one", "two"] {
