@@ -19,8 +19,37 @@ struct Scene<'a> {
 
 impl Scene<'_> {
     fn deploy(&self, name: &str, profile: &str, replicas: usize) {
-        let pod = Pod::sleeping(self.cluster, name).limit(&format!("nvidia.com/mig-{profile}"), "1");
-        self.namespace.apply(&pod.deployment(replicas));
+        self.namespace.apply(&self.pod(name, profile).deployment(replicas));
+    }
+
+    fn pod(&self, name: &str, profile: &str) -> Pod {
+        Pod::sleeping(self.cluster, name).limit(&format!("nvidia.com/mig-{profile}"), "1")
+    }
+
+    /// One pod on the first node, which runs when this returns.
+    fn on_first(&self, name: &str, profile: &str) {
+        let pod = self.pod(name, profile).spec("nodeSelector", json!({"kubernetes.io/hostname": "node0"}));
+        self.namespace.apply(&pod.deployment(1));
+        self.until(&format!("{name} runs"), || self.running(name).len() == 1);
+    }
+
+    /// Makes this the policy, or tells why it is refused.
+    fn policy(&self, spec: &Value) -> Result<String, String> {
+        let text = json!({"apiVersion": "carve.dev/v1alpha1", "kind": "SlicePolicy",
+            "metadata": {"name": "on-demand"}, "spec": spec})
+        .to_string();
+        self.cluster.try_kubectl(&["apply", "-f", "-"], Some(&text))
+    }
+
+    fn told(&self, reason: &str, words: &str) -> bool {
+        let events = self.namespace.get(&["events", &format!("--field-selector=reason={reason}")]);
+        events["items"].to_string().contains(words)
+    }
+
+    fn phases(&self) -> Vec<String> {
+        let plans = self.cluster.get(&["sliceplans"]);
+        let plans = plans["items"].as_array().cloned().unwrap_or_default();
+        plans.iter().filter_map(|plan| Some(plan["status"]["phase"].as_str()?.to_owned())).collect()
     }
 
     fn running(&self, name: &str) -> Vec<Value> {
@@ -112,84 +141,11 @@ fn the_mix_changes_and_every_pod_runs() {
         programs.push(cluster.background(&[&binary.display().to_string(), replica], &[]));
     }
     let scene = Scene { cluster: &cluster, namespace: &namespace, programs };
-    let policy = |spec: Value| {
-        let text = json!({"apiVersion": "carve.dev/v1alpha1", "kind": "SlicePolicy",
-            "metadata": {"name": "on-demand"}, "spec": spec})
-        .to_string();
-        cluster.try_kubectl(&["apply", "-f", "-"], Some(&text))
-    };
-    // What one field alone can not say is refused by the API server itself.
-    let refused = policy(json!({"mig": {"mode": "Manual", "switchModeOn": true}}));
-    assert!(refused.is_err_and(|why| why.contains("write DryRun or Automatic")));
-
-    // First it only shows what it would do.
-    let mut spec = json!({
-        "mig": {"mode": "DryRun", "switchModeOn": true},
-        "budgets": {"nodesAtOnce": nodes.len(), "pauseSeconds": 5},
-    });
-    policy(spec.clone()).expect("the policy is taken");
-    let keepers = 2;
-    let start = Instant::now();
-    scene.deploy("keeper", "1g.5gb", keepers);
-    let phases = || {
-        let plans = cluster.get(&["sliceplans"]);
-        let plans = plans["items"].as_array().cloned().unwrap_or_default();
-        plans.iter().filter_map(|plan| Some(plan["status"]["phase"].as_str()?.to_owned())).collect::<Vec<_>>()
-    };
-    scene.until("a plan is shown", || phases().contains(&"Proposed".to_owned()));
-    assert!(present(&nodes).is_empty(), "and nothing is cut");
-    println!("a dry run showed its plan after {:.1} s", start.elapsed().as_secs_f64());
-    spec["mig"]["mode"] = "Automatic".into();
-    policy(spec).expect("the policy is taken");
-    scene.until("the first pods run", || scene.running("keeper").len() == keepers);
-    let kept = scene.devices("keeper");
-    assert!(kept.values().all(|(device, _)| device.starts_with("MIG-")), "{kept:?}");
-
-    // Seven fit on a GPU; two are taken.
-    let small = nodes.len() * 2 * 7 - keepers;
-    let (first, all) = scene.first_and_all("small", "1g.5gb", small);
-    println!(
-        "1g.5gb: first pod after {:.1} s, all {small} after {:.1} s",
-        first.as_secs_f64(),
-        all.as_secs_f64()
-    );
-    assert_eq!(present(&nodes).len(), small + keepers);
-    scene.remove("small");
-
-    // Two fit on a GPU; the keepers leave room for at least one on theirs.
-    let large = (nodes.len() * 2 - 1) * 2;
-    let (first, all) = scene.first_and_all("large", "3g.20gb", large - 1);
-    println!(
-        "3g.20gb: first pod after {:.1} s, all {} after {:.1} s",
-        first.as_secs_f64(),
-        large - 1,
-        all.as_secs_f64()
-    );
-    assert_eq!(scene.devices("keeper"), kept, "what is in use is what it was, and nothing was started again");
-    let there = present(&nodes);
-    assert!(kept.values().all(|(device, _)| there.contains(device)));
-    scene.remove("large");
-
-    let (first, all) = scene.first_and_all("again", "1g.5gb", small);
-    println!(
-        "1g.5gb: first pod after {:.1} s, all {small} after {:.1} s",
-        first.as_secs_f64(),
-        all.as_secs_f64()
-    );
-    assert_eq!(scene.devices("keeper"), kept);
-
-    // One more does not fit anywhere, and is told why.
-    scene.deploy("late", "3g.20gb", 1);
-    let told = || {
-        let events = scene.namespace.get(&["events", "--field-selector=reason=NotCut"]);
-        events["items"].to_string().contains("instances in use leave no room")
-    };
-    scene.until("a pod is told why nothing is cut for it", told);
-    let (policy, plans) = (cluster.get(&["slicepolicy", "on-demand"]), phases());
-    assert_eq!(policy["status"]["nodes"], nodes.len(), "{policy:#}");
-    assert_eq!(policy["status"]["conditions"][0]["status"], "True", "{policy:#}");
-    assert!(plans.iter().all(|phase| phase == "Done"), "{plans:?}");
-    println!("{}", cluster.kubectl(&["get", "sliceplans,slicepolicies"]));
+    is_refused(&scene);
+    is_shared(&scene);
+    let kept = is_shown_and_then_done(&scene, &nodes);
+    changes(&scene, &nodes, &kept);
+    moves(&scene, &nodes);
     for node in cluster.nodes() {
         let labels = &cluster.get(&["node", &node])["metadata"]["labels"];
         assert!(labels["nvidia.com/mig.config"].is_null(), "nobody asked for a config");
@@ -197,7 +153,125 @@ fn the_mix_changes_and_every_pod_runs() {
     drop(scene);
     cluster.kubectl(&["delete", "slicepolicies,sliceplans", "--all"]);
     for node in &nodes {
-        let words = ["annotate", "node", node.name(), "carve.dev/mig.plan-", "carve.dev/mig.gpus-"];
-        cluster.kubectl(&words);
+        let ours = ["carve.dev/mig.plan-", "carve.dev/mig.gpus-", "carve.dev/device-plugin.config-"];
+        cluster.kubectl(&[&["annotate", "node", node.name()][..], &ours].concat());
     }
+}
+
+/// What one field alone can not say is refused by the API server itself.
+fn is_refused(scene: &Scene<'_>) {
+    for (spec, why) in [
+        (json!({"mig": {"mode": "Manual", "switchModeOn": true}}), "write DryRun or Automatic"),
+        (json!({"mig": {"mode": "Automatic"}, "defragmentation": {"enabled": true}}), "podsEvictedAtOnce"),
+        (json!({"namespaces": [{"limits": {}}]}), "write either names or a selector"),
+        (json!({"sharing": {"mechanism": "MPS", "replicas": 1}}), "greater than or equal to 2"),
+        (json!({"sharing": {"mechanism": "Magic", "replicas": 2}}), "Magic"),
+    ] {
+        let refused = scene.policy(&spec).expect_err("it can not be");
+        assert!(refused.contains(why), "{spec}: {refused}");
+    }
+}
+
+/// How whole GPUs are shared reaches agents that were given no configuration.
+fn is_shared(scene: &Scene<'_>) {
+    let offers = |count: u64| {
+        scene.until(&format!("{count} GPUs are offered"), || {
+            scene.cluster.allocatable("nvidia.com/gpu") == Some(count)
+        });
+    };
+    offers(2);
+    scene.policy(&json!({"sharing": {"mechanism": "TimeSlicing", "replicas": 4}})).expect("it is taken");
+    offers(8);
+    scene.policy(&json!({"mig": {"mode": "Manual"}})).expect("it is taken");
+    offers(2);
+}
+
+fn spec(nodes: &[GpuNode], mode: &str) -> Value {
+    json!({
+        "mig": {"mode": mode, "switchModeOn": true},
+        "budgets": {"nodesAtOnce": nodes.len(), "pauseSeconds": 5},
+    })
+}
+
+/// Pods that stay to the end, with what they have.
+type Kept = BTreeMap<String, (String, u64)>;
+
+const KEEPERS: usize = 2;
+
+fn is_shown_and_then_done(scene: &Scene<'_>, nodes: &[GpuNode]) -> Kept {
+    scene.policy(&spec(nodes, "DryRun")).expect("it is taken");
+    let start = Instant::now();
+    scene.deploy("keeper", "1g.5gb", KEEPERS);
+    scene.until("a plan is shown", || scene.phases().contains(&"Proposed".to_owned()));
+    assert!(present(nodes).is_empty(), "and nothing is cut");
+    println!("a dry run showed its plan after {:.1} s", start.elapsed().as_secs_f64());
+    scene.policy(&spec(nodes, "Automatic")).expect("it is taken");
+    scene.until("the first pods run", || scene.running("keeper").len() == KEEPERS);
+    let kept = scene.devices("keeper");
+    assert!(kept.values().all(|(device, _)| device.starts_with("MIG-")), "{kept:?}");
+    kept
+}
+
+fn changes(scene: &Scene<'_>, nodes: &[GpuNode], kept: &Kept) {
+    let told = |profile: &str, count: usize, (first, all): (Duration, Duration)| {
+        let (first, all) = (first.as_secs_f64(), all.as_secs_f64());
+        println!("{profile}: first pod after {first:.1} s, all {count} after {all:.1} s");
+    };
+    // Seven fit on a GPU, and two of them are there.
+    let small = nodes.len() * 2 * 7 - KEEPERS;
+    told("1g.5gb", small, scene.first_and_all("small", "1g.5gb", small));
+    assert_eq!(present(nodes).len(), small + KEEPERS);
+    scene.remove("small");
+    // Two fit on a GPU, except on those of the keepers.
+    let large = (nodes.len() * 2 - 1) * 2 - 1;
+    told("3g.20gb", large, scene.first_and_all("large", "3g.20gb", large));
+    assert_eq!(
+        scene.devices("keeper"),
+        *kept,
+        "what is in use is what it was, and nothing was started again"
+    );
+    let there = present(nodes);
+    assert!(kept.values().all(|(device, _)| there.contains(device)));
+    scene.remove("large");
+    told("1g.5gb", small, scene.first_and_all("again", "1g.5gb", small));
+    assert_eq!(scene.devices("keeper"), *kept);
+    // One more does not fit anywhere, and is told why.
+    scene.deploy("late", "3g.20gb", 1);
+    scene.until("it is told", || scene.told("NotCut", "instances in use leave no room"));
+    let (policy, plans) = (scene.cluster.get(&["slicepolicy", "on-demand"]), scene.phases());
+    assert_eq!(policy["status"]["nodes"], nodes.len(), "{policy:#}");
+    assert_eq!(policy["status"]["conditions"][0]["status"], "True", "{policy:#}");
+    assert!(plans.iter().all(|phase| phase == "Done"), "{plans:?}");
+    println!("{}", scene.cluster.kubectl(&["get", "sliceplans,slicepolicies"]));
+    for name in ["late", "again", "keeper"] {
+        scene.remove(name);
+    }
+}
+
+/// A pod that wants a whole GPU of a node on which both are used a little gets it once pods may be moved.
+fn moves(scene: &Scene<'_>, nodes: &[GpuNode]) {
+    scene.on_first("whole", "7g.40gb");
+    scene.on_first("left", "3g.20gb");
+    scene.on_first("beside", "3g.20gb");
+    scene.remove("whole");
+    scene.on_first("right", "3g.20gb");
+    scene.remove("beside");
+    let names = |name: &str| scene.devices(name).into_keys().next().unwrap_or_default();
+    let before = [names("left"), names("right")];
+    let pod = scene.pod("large", "7g.40gb").spec("nodeSelector", json!({"kubernetes.io/hostname": "node0"}));
+    let start = Instant::now();
+    scene.namespace.apply(&pod.deployment(1));
+    let refused = || scene.told("NotCut", "on any of 1 node(s)");
+    scene.until("it is told that there is no room", refused);
+    let mut moving = spec(nodes, "Automatic");
+    moving["budgets"]["podsEvictedAtOnce"] = 1.into();
+    moving["defragmentation"] = json!({"enabled": true});
+    scene.policy(&moving).expect("it is taken");
+    for name in ["large", "left", "right"] {
+        scene.until(&format!("{name} runs"), || scene.running(name).len() == 1);
+    }
+    let after = [names("left"), names("right")];
+    let moved = before.iter().zip(&after).filter(|(before, after)| before != after).count();
+    assert_eq!(moved, 1, "{before:?} {after:?}");
+    println!("7g.40gb by moving one pod: {:.1} s", start.elapsed().as_secs_f64());
 }

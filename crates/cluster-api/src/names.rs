@@ -2,6 +2,8 @@
 
 /// Chooses among named device-plugin configurations.
 pub const DEVICE_PLUGIN_CONFIG: &str = "nvidia.com/device-plugin.config";
+/// A device-plugin configuration for a node whose agent was given none, written by the controller as a SlicePolicy says.
+pub const POLICY_CONFIG: &str = "carve.dev/device-plugin.config";
 /// Asks for a MIG config.
 pub const MIG_CONFIG: &str = "nvidia.com/mig.config";
 /// Tells how far the MIG config is: `pending`, `rebooting`, `success`, `failed`.

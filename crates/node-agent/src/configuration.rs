@@ -5,6 +5,7 @@
 //! that does not read or can not be used is refused with its reason, and the one before stays in force.
 
 use crate::options::{AgentOptions, ConfigSource};
+use carve_cluster_api::{NodeView, names};
 use carve_formats::{DevicePluginConfig, Severity};
 use carve_slicing::{Settings, SettingsError};
 use std::collections::BTreeMap;
@@ -45,15 +46,28 @@ pub(crate) enum ConfigError {
 }
 
 /// Finds the text of the configuration that should hold.
-pub(crate) fn find(options: &AgentOptions, named: &Named, label: Option<&str>) -> Result<Found, ConfigError> {
-    match &options.config {
-        ConfigSource::Flags => Ok(Found { title: "of the command line".to_owned(), text: String::new() }),
-        ConfigSource::File(path) => {
+pub(crate) fn find(
+    options: &AgentOptions,
+    named: &Named,
+    view: Option<&NodeView>,
+) -> Result<Found, ConfigError> {
+    let label = view.and_then(|view| view.labels.get(&options.config_label)).map(String::as_str);
+    // What an agent was given itself wins over what a policy says for all.
+    let policy = view.and_then(|view| view.annotations.get(names::POLICY_CONFIG));
+    match (&options.config, policy) {
+        (ConfigSource::Flags, Some(text)) => {
+            let title = format!("of a SlicePolicy (annotation {})", names::POLICY_CONFIG);
+            Ok(Found { title, text: text.clone() })
+        }
+        (ConfigSource::Flags, None) => {
+            Ok(Found { title: "of the command line".to_owned(), text: String::new() })
+        }
+        (ConfigSource::File(path), _) => {
             let text = std::fs::read_to_string(path)
                 .map_err(|error| ConfigError::Unreadable(format!("{}: {error}", path.display())))?;
             Ok(Found { title: path.display().to_string(), text })
         }
-        ConfigSource::Folder(_) | ConfigSource::ConfigMap { .. } => {
+        (ConfigSource::Folder(_) | ConfigSource::ConfigMap { .. }, _) => {
             let named = named.as_ref().map_err(|why| ConfigError::Unreadable(why.clone()))?;
             choose(options, named, label)
         }

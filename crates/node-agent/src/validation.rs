@@ -158,12 +158,12 @@ async fn choose(
         None => Ok(None),
     };
     let api = api.map_err(|error| error.to_string())?;
-    let mut label = None;
+    let mut seen = None;
     if let Some(api) = &api {
         match tokio::time::timeout(CLUSTER, api.view()).await {
             Ok(Ok(view)) => {
-                label = view.labels.get(&options.config_label).cloned();
-                cdi.learn_runtime(view.runtime);
+                cdi.learn_runtime(view.runtime.clone());
+                seen = Some(view);
             }
             Ok(Err(error)) => return Err(error.to_string()),
             Err(_) => return Err(format!("the API server tells nothing for {} s", CLUSTER.as_secs())),
@@ -186,7 +186,7 @@ async fn choose(
         }
         (ConfigSource::Flags | ConfigSource::File(_), _) => Ok(BTreeMap::new()),
     };
-    let found = configuration::find(options, &named, label.as_deref()).map_err(|error| error.to_string())?;
+    let found = configuration::find(options, &named, seen.as_ref()).map_err(|error| error.to_string())?;
     let (settings, config, _) = configuration::read(options, &found).map_err(|error| error.to_string())?;
     Ok((settings, config, found.title))
 }

@@ -1,5 +1,6 @@
 //! The decision: which nodes are cut now, and why every other pod goes on waiting.
 
+use crate::defragment::{Move, defragment};
 use crate::node_plan::{Proposal, propose};
 use crate::room::{NodeRoom, Part};
 use crate::{
@@ -74,6 +75,8 @@ pub struct Facts {
     pub rules: Vec<Rules>,
     /// Now.
     pub now: Seconds,
+    /// Whether to look for pods that could move, which takes long; where nothing else has changed once in a while is enough.
+    pub defragment: bool,
 }
 
 /// What to do, and why nothing is done for others.
@@ -200,7 +203,9 @@ impl<'a> Candidate<'a> {
     fn likeness(&self, eligible: &[usize]) -> Likeness {
         let gpus = self.room.gpus.iter().map(|gpu| {
             let paused = self.paused.contains_key(&gpu.uuid);
-            (gpu.product.clone(), gpu.mig, gpu.held, paused, gpu.parts.clone())
+            // Who holds something makes no difference to what can be cut.
+            let parts = gpu.parts.iter().map(|part| Part { pods: Vec::new(), ..part.clone() });
+            (gpu.product.clone(), gpu.mig, gpu.held, paused, parts.collect())
         });
         let policy = self.rules.map(|rules| rules.name.clone()).unwrap_or_default();
         (policy, eligible.to_vec(), gpus.collect())
@@ -257,10 +262,18 @@ pub fn decide(facts: &Facts) -> Decisions {
                 dry_run: mode == Mode::DryRun,
                 gpus: proposal.gpus,
                 serves,
+                evicts: Vec::new(),
             });
             planned.insert(place);
             *cutting.entry(rules.name.as_str()).or_default() += 1;
         }
+    }
+    if facts.defragment && !demand.is_empty() {
+        let places = (0..nodes.len()).filter(|place| !planned.contains(place)).collect();
+        move_pods(&nodes, places, &mut demand, &mut cutting, facts, &mut decisions);
+        planned.extend(nodes.iter().enumerate().filter_map(|(place, node)| {
+            decisions.plans.iter().any(|plan| plan.node == node.facts.name).then_some(place)
+        }));
     }
     for pod in demand.values() {
         let why = why(pod, &nodes, &planned, &cutting, facts.now);
@@ -276,6 +289,52 @@ pub fn decide(facts: &Facts) -> Decisions {
 impl Decisions {
     fn again_at(&mut self, at: Seconds) {
         self.look_again = Some(self.look_again.map_or(at, |known| known.min(at)));
+    }
+}
+
+/// Where nothing can be cut as it is: moves a few pods, if the policy wants that and gains enough by it.
+fn move_pods<'a>(
+    nodes: &[Candidate<'a>],
+    places: Vec<usize>,
+    demand: &mut BTreeMap<usize, &WaitingPod>,
+    cutting: &mut BTreeMap<&'a str, u32>,
+    facts: &'a Facts,
+    decisions: &mut Decisions,
+) {
+    let ordered = facts.nodes.iter().filter_map(|node| node.ordered.as_ref());
+    let mut leaving: BTreeMap<&str, usize> = BTreeMap::new();
+    for ordered in ordered {
+        *leaving.entry(ordered.policy.as_str()).or_default() += ordered.order.evict.len();
+    }
+    for node in places.into_iter().map(|place| &nodes[place]) {
+        let Some(rules) = node.rules.filter(|rules| has_budget(rules, cutting)) else { continue };
+        let left =
+            (rules.evictions as usize).saturating_sub(leaving.get(rules.name.as_str()).copied().unwrap_or(0));
+        let waiting: Vec<(usize, &WaitingPod)> =
+            demand.iter().filter(|(_, pod)| node.takes(pod)).map(|(number, pod)| (*number, *pod)).collect();
+        if left == 0 || waiting.is_empty() || !node.is_open(facts.now) {
+            continue;
+        }
+        let untouched = node.paused.keys().cloned().collect();
+        match defragment(node.facts, &node.room, rules, &waiting, &untouched, left) {
+            Err(flaw) => decisions.flaws.push(format!("node {}: {flaw}", node.facts.name)),
+            Ok(None) => {}
+            Ok(Some(Move { proposal, evicts })) => {
+                let serves = proposal.serves.iter().filter_map(|number| demand.remove(number));
+                let serves = serves.map(|pod| pod.name.clone()).collect();
+                *leaving.entry(rules.name.as_str()).or_default() += evicts.len();
+                *cutting.entry(rules.name.as_str()).or_default() += 1;
+                decisions.plans.push(NodePlan {
+                    node: node.facts.name.clone(),
+                    policy: rules.name.clone(),
+                    generation: node.facts.next_generation,
+                    dry_run: rules.mode == Mode::DryRun,
+                    gpus: proposal.gpus,
+                    serves,
+                    evicts,
+                });
+            }
+        }
     }
 }
 

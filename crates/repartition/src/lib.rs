@@ -11,6 +11,7 @@
 #![warn(clippy::disallowed_methods)]
 
 mod decide;
+mod defragment;
 mod node_plan;
 mod pod;
 mod room;

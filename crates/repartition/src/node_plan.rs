@@ -25,6 +25,8 @@ pub struct NodePlan {
     pub gpus: Vec<GpuChange>,
     /// Pods that it is made for.
     pub serves: Vec<String>,
+    /// Pods that are asked to go first. There is room for them afterwards.
+    pub evicts: Vec<String>,
 }
 
 impl NodePlan {

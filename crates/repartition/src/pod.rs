@@ -29,6 +29,12 @@ pub struct BoundPod {
     pub name: String,
     /// How many of which profile.
     pub wants: BTreeMap<String, u32>,
+    /// Where it may go.
+    pub whereabouts: Whereabouts,
+    /// Its priority.
+    pub priority: i32,
+    /// Whether somebody makes it anew when it is evicted.
+    pub comes_back: bool,
 }
 
 /// How many MIG devices of which profile a pod asks for: all its containers together, or one that runs before them if that is more.

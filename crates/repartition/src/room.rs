@@ -11,6 +11,8 @@ pub(crate) struct Part {
     pub(crate) instance: Instance,
     /// What its resource is called, behind the prefix; none where it is divided and no pod gets all of it.
     pub(crate) form: Option<String>,
+    /// Pods that hold it, as its agent says.
+    pub(crate) pods: Vec<String>,
     /// Somebody uses it, or will in a moment.
     pub(crate) taken: bool,
     /// It must not go, whoever has it.
@@ -58,14 +60,15 @@ impl NodeRoom {
                 let same = |other: &&crate::InstanceReport| {
                     other.instance.profile == instance.profile && other.instance.start == instance.start
                 };
-                gpu.instances.iter().find(same).is_some_and(|known| known.held)
+                gpu.instances.iter().find(same).filter(|known| known.held)
             };
             let now = gpu.instances.iter().map(|known| &known.instance);
             let instances: Vec<&Instance> = will.map_or_else(|| now.collect(), |will| will.iter().collect());
             let part = |instance: &&Instance| Part {
                 instance: (*instance).clone(),
                 form: form(&table, instance),
-                taken: held(instance),
+                pods: held(instance).map(|known| known.pods.clone()).unwrap_or_default(),
+                taken: held(instance).is_some(),
                 stays: false,
             };
             let parts = instances.iter().map(part).collect();
@@ -93,6 +96,22 @@ impl NodeRoom {
             parts.filter(|part| part.form.as_ref() == Some(form)).for_each(|part| part.stays = true);
         }
         self.take(&pod.wants);
+    }
+
+    /// The same without some pods, where everything that they hold is theirs alone.
+    pub(crate) fn without(&self, gone: &[&str]) -> Option<Self> {
+        let mut room = self.clone();
+        for part in room.gpus.iter_mut().flat_map(|gpu| &mut gpu.parts) {
+            if !part.pods.iter().any(|pod| gone.contains(&pod.as_str())) {
+                continue;
+            }
+            if part.pods.len() > 1 || part.stays {
+                return None;
+            }
+            part.taken = false;
+            part.pods.clear();
+        }
+        Some(room)
     }
 
     fn free(&self, form: &str) -> usize {

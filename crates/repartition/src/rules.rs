@@ -32,6 +32,10 @@ pub struct Rules {
     pub nodes_at_once: u32,
     /// Seconds for which nothing of a GPU is destroyed after it was cut.
     pub pause: u64,
+    /// Pods that may be asked to go at the same time; for 0 nobody ever is.
+    pub evictions: u32,
+    /// How many waiting pods must be gained for each pod that moves; none where nobody is to be moved.
+    pub least_gain: Option<u32>,
 }
 
 impl Rules {

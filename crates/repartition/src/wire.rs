@@ -120,6 +120,9 @@ pub struct Order {
     pub generation: u64,
     /// Everything that each GPU is to hold; other GPUs stay as they are.
     pub gpus: BTreeMap<GpuUuid, Vec<Instance>>,
+    /// Pods that are asked to go first, as `namespace/name`; nobody else is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evict: Vec<String>,
 }
 
 /// An annotation that does not read.

@@ -9,8 +9,8 @@ mod policy;
 pub use limits::{Conduct, Limits, WholeGpus};
 pub use plan::{GpuLayout, Instance, LastRecut, Phase, SlicePlan, SlicePlanSpec, SlicePlanStatus};
 pub use policy::{
-    Budgets, Condition, Mechanism, Mig, MigMode, NamespaceRules, Sharing, SlicePolicy, SlicePolicySpec,
-    SlicePolicyStatus,
+    Budgets, Condition, Defragmentation, Mechanism, Mig, MigMode, NamespaceRules, Sharing, SlicePolicy,
+    SlicePolicySpec, SlicePolicyStatus,
 };
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

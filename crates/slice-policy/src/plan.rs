@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
     printcolumn = r#"{"name":"Plan","type":"integer","jsonPath":".spec.generation"}"#,
     printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
     printcolumn = r#"{"name":"Serves","type":"integer","jsonPath":".spec.servesCount"}"#,
+    printcolumn = r#"{"name":"Evicts","type":"integer","jsonPath":".spec.evictsCount"}"#,
     printcolumn = r#"{"name":"Destroys","type":"integer","jsonPath":".spec.destroysCount"}"#,
     printcolumn = r#"{"name":"Message","type":"string","jsonPath":".status.message","priority":1}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
@@ -44,6 +45,12 @@ pub struct SlicePlanSpec {
     /// How many these are.
     #[serde(default)]
     pub serves_count: u32,
+    /// Pods that are asked to go first, as `namespace/name`. There is room for them afterwards, and nobody else is asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evicts: Vec<String>,
+    /// How many these are.
+    #[serde(default)]
+    pub evicts_count: u32,
     /// How many instances go.
     #[serde(default)]
     pub destroys_count: u32,

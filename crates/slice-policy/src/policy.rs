@@ -25,6 +25,16 @@ use std::collections::BTreeMap;
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schemars(extend("x-kubernetes-validations" = [
+    {
+        "rule": "!has(self.defragmentation) || !self.defragmentation.enabled || self.budgets.podsEvictedAtOnce > 0",
+        "message": "defragmentation moves pods by evicting them; say in budgets.podsEvictedAtOnce how many at once",
+    },
+    {
+        "rule": "!has(self.defragmentation) || !self.defragmentation.enabled || (has(self.mig) && self.mig.mode != 'Manual')",
+        "message": "defragmentation is for GPUs that are cut on demand; write mig.mode DryRun or Automatic",
+    },
+]))]
 pub struct SlicePolicySpec {
     /// Labels that a node must have; without any, every node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -45,6 +55,9 @@ pub struct SlicePolicySpec {
     /// How much may change at once.
     #[serde(default)]
     pub budgets: Budgets,
+    /// Whether pods are moved so that others get in, which nothing fits otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub defragmentation: Option<Defragmentation>,
 }
 
 /// What GPUs are shared by.
@@ -66,6 +79,18 @@ pub struct Sharing {
     /// By how many.
     #[schemars(range(min = 2, max = 48))]
     pub replicas: u32,
+}
+
+impl Sharing {
+    /// The same as a device-plugin configuration.
+    pub fn to_config(&self) -> String {
+        let way = match self.mechanism {
+            Mechanism::TimeSlicing => "timeSlicing",
+            Mechanism::Mps => "mps",
+        };
+        let resources = serde_json::json!([{"name": "nvidia.com/gpu", "replicas": self.replicas}]);
+        serde_json::json!({"version": "v1", "sharing": {way: {"resources": resources}}}).to_string()
+    }
 }
 
 /// Who decides how GPUs are cut.
@@ -136,13 +161,33 @@ pub struct Budgets {
     /// Nodes that are cut at the same time.
     #[schemars(range(min = 1))]
     pub nodes_at_once: u32,
+    /// Pods that are asked to go at the same time, by eviction, which their disruption budgets may refuse. For 0 nobody ever is.
+    pub pods_evicted_at_once: u32,
     /// How long an instance stays after its GPU was cut, used or not. What only adds instances need not wait.
     pub pause_seconds: u32,
 }
 
 impl Default for Budgets {
     fn default() -> Self {
-        Budgets { nodes_at_once: 1, pause_seconds: 60 }
+        Budgets { nodes_at_once: 1, pods_evicted_at_once: 0, pause_seconds: 60 }
+    }
+}
+
+/// Room by moving pods. Only pods that somebody makes anew are moved, only where they have a place on the same node afterwards, and only for
+/// pods of at least their priority.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Defragmentation {
+    /// Whether pods are moved.
+    pub enabled: bool,
+    /// How many waiting pods must get in for each pod that moves.
+    #[schemars(range(min = 1))]
+    pub least_gain: u32,
+}
+
+impl Default for Defragmentation {
+    fn default() -> Self {
+        Defragmentation { enabled: false, least_gain: 1 }
     }
 }
 

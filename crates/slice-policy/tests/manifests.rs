@@ -1,6 +1,8 @@
 //! The manifests under `deploy/crds` are those of the types.
 
-use carve_slice_policy::definitions;
+use carve_formats::DevicePluginConfig;
+use carve_formats::device_plugin::SharingStrategy;
+use carve_slice_policy::{Mechanism, Sharing, definitions};
 use std::path::Path;
 
 #[test]
@@ -38,5 +40,16 @@ fn schemas_are_structural() {
     }
     for (file, definition) in definitions() {
         look(&serde_json::to_value(definition).expect("a definition"), file);
+    }
+}
+
+#[test]
+fn sharing_is_a_configuration_of_the_device_plugin() {
+    for (mechanism, strategy) in
+        [(Mechanism::TimeSlicing, SharingStrategy::TimeSlicing), (Mechanism::Mps, SharingStrategy::Mps)]
+    {
+        let parsed = DevicePluginConfig::parse(&Sharing { mechanism, replicas: 4 }.to_config());
+        assert!(parsed.diagnostics.is_empty(), "{:?}", parsed.diagnostics);
+        assert_eq!(parsed.value.map(|config| config.sharing.strategy()), Some(strategy));
     }
 }

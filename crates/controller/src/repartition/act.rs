@@ -16,11 +16,16 @@ pub(super) struct Repartition<S> {
     objects: Arc<Mutex<Objects>>,
     /// What was said last about each pod that waits.
     told: BTreeMap<String, String>,
+    /// When it was looked last who could be moved.
+    moved_at: Seconds,
 }
+
+/// How often it is looked who could be moved, in seconds.
+const MOVING: u64 = 30;
 
 impl<S: PlanStore> Repartition<S> {
     pub(super) fn new(store: S, objects: Arc<Mutex<Objects>>) -> Self {
-        Repartition { store, objects, told: BTreeMap::new() }
+        Repartition { store, objects, told: BTreeMap::new(), moved_at: Seconds::default() }
     }
 
     fn objects(&self) -> MutexGuard<'_, Objects> {
@@ -38,7 +43,11 @@ impl<S: PlanStore> Repartition<S> {
             return;
         }
         self.go_on(now).await;
-        let decisions = decide(&facts::facts(&self.objects(), now));
+        let defragment = now.0 >= self.moved_at.0 + MOVING;
+        if defragment {
+            self.moved_at = now;
+        }
+        let decisions = decide(&facts::facts(&self.objects(), now, defragment));
         for flaw in &decisions.flaws {
             tracing::error!("{flaw}; nothing is cut there");
         }
@@ -47,8 +56,20 @@ impl<S: PlanStore> Repartition<S> {
                 tracing::warn!(node = plan.node, %error, "a plan can not be written; trying again");
             }
         }
-        self.withdraw(&decisions).await;
+        // What moving could do is shown until it is looked for again.
+        self.withdraw(&decisions, defragment).await;
         self.tell_waiting(&decisions).await;
+        let configs = policies::configs(&self.objects());
+        for (node, config) in configs {
+            match self.store.put_config(&node, config.as_deref()).await {
+                Ok(()) => {
+                    if let Some(seen) = self.objects().nodes.get_mut(&node) {
+                        seen.config = config;
+                    }
+                }
+                Err(error) => tracing::warn!(node, %error, "how its GPUs are shared can not be told"),
+            }
+        }
         let statuses = policies::changed(&self.objects(), now);
         for (name, status) in statuses {
             match self.store.put_policy_status(&name, &status).await {
@@ -165,12 +186,13 @@ impl<S: PlanStore> Repartition<S> {
     }
 
     /// Plans that were only shown and that nobody needs any more.
-    async fn withdraw(&self, decisions: &Decisions) {
+    async fn withdraw(&self, decisions: &Decisions, defragment: bool) {
         let stale: Vec<(String, SlicePlanStatus)> = {
             let objects = self.objects();
             let shown = objects.plans.iter().filter(|(node, plan)| {
                 plan.spec.dry_run
                     && plan.status.phase == Phase::Proposed
+                    && (defragment || plan.spec.evicts.is_empty())
                     && !decisions.plans.iter().any(|new| new.node == **node)
             });
             let status = |plan: &PlanSeen| SlicePlanStatus {
@@ -246,8 +268,11 @@ fn summary(plan: &NodePlan) -> String {
         ));
         words.join(" ")
     });
-    let pods = plan.serves.len();
-    format!("for {pods} pod(s); {}", gpus.collect::<Vec<_>>().join("; "))
+    let mut gain = format!("for {} pod(s)", plan.serves.len());
+    if !plan.evicts.is_empty() {
+        gain = format!("{gain}, by moving {}", plan.evicts.join(", "));
+    }
+    format!("{gain}; {}", gpus.collect::<Vec<_>>().join("; "))
 }
 
 fn spec_of(plan: &NodePlan) -> SlicePlanSpec {
@@ -277,6 +302,8 @@ fn spec_of(plan: &NodePlan) -> SlicePlanSpec {
         gpus: plan.gpus.iter().map(gpu).collect(),
         serves: plan.serves.clone(),
         serves_count: u32::try_from(plan.serves.len()).unwrap_or(u32::MAX),
+        evicts: plan.evicts.clone(),
+        evicts_count: u32::try_from(plan.evicts.len()).unwrap_or(u32::MAX),
         destroys_count: u32::try_from(plan.destroys()).unwrap_or(u32::MAX),
     }
 }

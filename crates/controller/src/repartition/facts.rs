@@ -9,12 +9,18 @@ use carve_repartition::{
 use carve_slice_policy::{MigMode, Phase, SlicePlanSpec, SlicePolicySpec};
 
 /// Everything that a decision is made of.
-pub(super) fn facts(objects: &Objects, now: Seconds) -> Facts {
+pub(super) fn facts(objects: &Objects, now: Seconds, defragment: bool) -> Facts {
     let full = |namespace: &str, name: &str| format!("{namespace}/{name}");
     let nodes = objects.nodes.iter().map(|(name, node)| {
         let bound = objects.pods.values().filter(|pod| pod.node.as_ref() == Some(name));
         let bound = bound
-            .map(|pod| BoundPod { name: full(&pod.namespace, &pod.name), wants: pod.wants.clone() })
+            .map(|pod| BoundPod {
+                name: full(&pod.namespace, &pod.name),
+                wants: pod.wants.clone(),
+                whereabouts: pod.whereabouts.clone(),
+                priority: pod.priority,
+                comes_back: pod.comes_back,
+            })
             .collect();
         node_facts(name, node, objects.plans.get(name), bound)
     });
@@ -28,7 +34,7 @@ pub(super) fn facts(objects: &Objects, now: Seconds) -> Facts {
         })
     });
     let rules = objects.policies.iter().map(|(name, policy)| rules(name, &policy.spec));
-    Facts { nodes: nodes.collect(), pods: pods.collect(), rules: rules.collect(), now }
+    Facts { nodes: nodes.collect(), pods: pods.collect(), rules: rules.collect(), now, defragment }
 }
 
 fn node_facts(name: &str, node: &NodeSeen, plan: Option<&PlanSeen>, bound: Vec<BoundPod>) -> NodeFacts {
@@ -62,7 +68,7 @@ pub(super) fn order_of(spec: &SlicePlanSpec) -> Order {
         .gpus
         .iter()
         .map(|gpu| (GpuUuid(gpu.uuid.clone()), gpu.layout.iter().filter_map(instance).collect()));
-    Order { generation: spec.generation, gpus: gpus.collect() }
+    Order { generation: spec.generation, gpus: gpus.collect(), evict: spec.evicts.clone() }
 }
 
 fn history(plan: &PlanSeen) -> History {
@@ -94,5 +100,7 @@ pub(super) fn rules(name: &str, spec: &SlicePolicySpec) -> Rules {
         switch_mode_on: mig.switch_mode_on,
         nodes_at_once: spec.budgets.nodes_at_once.max(1),
         pause: u64::from(spec.budgets.pause_seconds),
+        evictions: spec.budgets.pods_evicted_at_once,
+        least_gain: spec.defragmentation.as_ref().filter(|one| one.enabled).map(|one| one.least_gain),
     }
 }

@@ -4,6 +4,7 @@ use super::objects::Objects;
 use super::store::{About, PlanStore, Tone};
 use crate::kubernetes::within;
 use crate::store::StoreError;
+use carve_cluster_api::names;
 use carve_repartition::Order;
 use carve_slice_policy::{SlicePlan, SlicePlanSpec, SlicePlanStatus, SlicePolicy, SlicePolicyStatus};
 use futures_util::future::BoxFuture;
@@ -93,6 +94,24 @@ impl PlanStore for Kubernetes {
                 "metadata": {"annotations": {Order::ANNOTATION: order.to_text()}},
             });
             within(PATIENCE, nodes.patch_metadata(node, &params(), &Patch::Apply(object))).await.map(drop)
+        }
+        .boxed()
+    }
+
+    fn put_config<'a>(
+        &'a self,
+        node: &'a str,
+        config: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        async move {
+            let nodes: Api<Node> = Api::all(self.client.clone());
+            let mut object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"annotations": {}}});
+            if let Some(config) = config {
+                object["metadata"]["annotations"][names::POLICY_CONFIG] = config.into();
+            }
+            // A manager of its own: what it does not write any more goes.
+            let params = PatchParams::apply("carve-policy").force();
+            within(PATIENCE, nodes.patch_metadata(node, &params, &Patch::Apply(object))).await.map(drop)
         }
         .boxed()
     }

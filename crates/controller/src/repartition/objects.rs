@@ -1,6 +1,7 @@
 //! What is known of the cluster for MIG: nodes, pods that ask for MIG devices, policies and plans, as watches show them.
 
 use super::read;
+use carve_cluster_api::names;
 use carve_repartition::{NodeReport, Order, Seconds, Taint, Whereabouts, mig_wants, taints_of};
 use carve_slice_policy::{Phase, SlicePlanSpec, SlicePlanStatus, SlicePolicySpec, SlicePolicyStatus};
 use serde_json::Value;
@@ -14,6 +15,8 @@ pub(super) struct NodeSeen {
     pub(super) ready: bool,
     pub(super) report: Option<NodeReport>,
     pub(super) order: Option<Order>,
+    /// The device-plugin configuration that a policy gave it.
+    pub(super) config: Option<String>,
 }
 
 /// A pod that asks for MIG devices and has not ended.
@@ -25,6 +28,8 @@ pub(super) struct PodSeen {
     pub(super) wants: BTreeMap<String, u32>,
     pub(super) whereabouts: Whereabouts,
     pub(super) priority: i32,
+    /// Whether somebody makes it anew when it is evicted.
+    pub(super) comes_back: bool,
     /// The node it was bound to.
     pub(super) node: Option<String>,
     /// Since when the scheduler says that it can not be placed.
@@ -112,6 +117,7 @@ impl Objects {
             taints: taints_of(node),
             ready: ready.any(|one| one["status"] == "True") && node["spec"]["unschedulable"] != true,
             report: report.and_then(|report| report.inspect_err(|error| warn(error)).ok()),
+            config: annotations.get(names::POLICY_CONFIG).cloned(),
             order: order.and_then(|order| order.inspect_err(|error| warn(error)).ok()),
         };
         self.nodes.insert(name.to_owned(), seen);
@@ -133,6 +139,7 @@ impl Objects {
             one["type"] == "PodScheduled" && one["status"] == "False" && one["reason"] == "Unschedulable"
         });
         let since = unplaced.find_map(|one| read(one["lastTransitionTime"].as_str()?));
+        let owners = pod["metadata"]["ownerReferences"].as_array();
         let priority = pod["spec"]["priority"].as_i64().and_then(|one| i32::try_from(one).ok());
         let seen = PodSeen {
             namespace: text(pod, "namespace").to_owned(),
@@ -141,6 +148,7 @@ impl Objects {
             wants,
             whereabouts: Whereabouts::of(&pod["spec"]),
             priority: priority.unwrap_or(0),
+            comes_back: owners.is_some_and(|owners| owners.iter().any(|one| one["controller"] == true)),
             node: node.map(str::to_owned),
             since,
         };

@@ -1,11 +1,29 @@
 //! How policies are: for how many nodes each counts, and which ones contradict each other.
 
 use super::facts::rules;
-use super::objects::Objects;
+use super::objects::{NodeSeen, Objects};
 use super::written;
 use carve_repartition::{Assigned, Rules, Seconds, assign};
 use carve_slice_policy::{Condition, SlicePolicyStatus};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Nodes whose agents are to have another device-plugin configuration than a policy gave them before.
+pub(super) fn configs(objects: &Objects) -> Vec<(String, Option<String>)> {
+    let all: Vec<Rules> = objects.policies.iter().map(|(name, policy)| rules(name, &policy.spec)).collect();
+    let wanted = |node: &NodeSeen| match assign(&all, &node.labels) {
+        Assigned::To(rules) => {
+            let sharing = objects.policies.get(&rules.name)?.spec.sharing.as_ref()?;
+            Some(sharing.to_config())
+        }
+        Assigned::Nobody => None,
+        // Nothing is taken away or given while nobody knows which counts.
+        Assigned::Conflict(_) => node.config.clone(),
+    };
+    let each = objects.nodes.iter().map(|(name, node)| (name, node, wanted(node)));
+    each.filter(|(_, node, wanted)| node.config != *wanted)
+        .map(|(name, _, wanted)| (name.clone(), wanted))
+        .collect()
+}
 
 /// The status of every policy whose status is another one than it has.
 pub(super) fn changed(objects: &Objects, now: Seconds) -> Vec<(String, SlicePolicyStatus)> {

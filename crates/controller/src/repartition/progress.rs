@@ -5,8 +5,8 @@ use super::{facts, read, written};
 use carve_repartition::{Order, OrderState, Seconds};
 use carve_slice_policy::{LastRecut, Phase, SlicePlanStatus};
 
-/// How long an agent may take. Pods are not waited for, so it is a matter of seconds unless a GPU is reset.
-const PATIENCE: u64 = 300;
+/// How long an agent may take. It is a matter of seconds, unless pods are asked to go: for those it waits five minutes.
+const PATIENCE: u64 = 420;
 
 /// What is to be done about a plan that is being carried out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(super) fn next(plan: &PlanSeen, node: &NodeSeen, now: Seconds) -> Next {
 
 /// An order that asks for nothing, so that the one before is not carried out when nobody expects it any more.
 fn nothing(generation: u64) -> Order {
-    Order { generation: generation + 1, gpus: Default::default() }
+    Order { generation: generation + 1, gpus: Default::default(), evict: Vec::new() }
 }
 
 fn done(plan: &PlanSeen, now: Seconds, message: &str) -> SlicePlanStatus {

@@ -48,6 +48,13 @@ pub trait PlanStore: Send + Sync + 'static {
     /// Orders something of the agent of a node.
     fn put_order<'a>(&'a self, node: &'a str, order: &'a Order) -> BoxFuture<'a, Result<(), StoreError>>;
 
+    /// Gives the agent of a node a device-plugin configuration, or takes it back.
+    fn put_config<'a>(
+        &'a self,
+        node: &'a str,
+        config: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<(), StoreError>>;
+
     /// Says how a policy is.
     fn put_policy_status<'a>(
         &'a self,

@@ -16,8 +16,7 @@ use super::now;
 impl Agent {
     /// Takes the newest configuration, if it is good.
     fn reconfigure(&mut self) {
-        let label = self.view.as_ref().and_then(|view| view.labels.get(&self.options.config_label));
-        let found = match configuration::find(&self.options, &self.named, label.map(String::as_str)) {
+        let found = match configuration::find(&self.options, &self.named, self.view.as_ref()) {
             Ok(found) => found,
             Err(error) => {
                 // The same text may come back, and is to be taken then.
@@ -74,8 +73,7 @@ impl Agent {
 
     /// Reconciles if a file says something new; cheap enough for every second.
     pub(crate) async fn reconcile_if_new(&mut self) {
-        let label = self.view.as_ref().and_then(|view| view.labels.get(&self.options.config_label));
-        let found = configuration::find(&self.options, &self.named, label.map(String::as_str));
+        let found = configuration::find(&self.options, &self.named, self.view.as_ref());
         let known = match &found {
             Ok(found) => self.tried.as_ref() == Some(found),
             Err(error) => self.config_trouble.as_ref() == Some(&error.to_string()),

@@ -84,7 +84,8 @@ impl MigManager {
                 tokio::time::sleep(SETTLING).await;
                 // Kubelet may have given one away while it was being told.
                 let now = self.held().await;
-                if now.iter().any(|held| parts.contains(&held.part())) && !evict {
+                let expected = |held: &Held| prospect.in_the_way.contains(&pod(held));
+                if now.iter().any(|held| parts.contains(&held.part()) && !expected(held)) && !evict {
                     self.over(BTreeSet::new()).await;
                     continue;
                 }
@@ -271,6 +272,9 @@ pub(super) struct Refused {
 fn prospect(host: &mut dyn GpuHost, goal: &Goal, held: &[Held], evict: bool) -> Result<Prospect, Refused> {
     let mut states = inventory(host).map_err(|error| Refused { why: error.to_string(), retry: true })?;
     let holding = mark_held(host, &mut states, held);
+    let leaving: Vec<Held> =
+        held.iter().filter(|held| goal.names(&held.holder.namespace, &held.holder.pod)).cloned().collect();
+    mark_leaving(host, &mut states, &leaving);
     let wanted = goal.wanted(&states)?;
     let mut all = Plan { skipped: wanted.skipped.clone(), ..Plan::default() };
     let mut blocked = BTreeMap::new();
@@ -308,7 +312,23 @@ fn prospect(host: &mut dyn GpuHost, goal: &Goal, held: &[Held], evict: bool) -> 
     }
     let touched =
         Touched::of(host, &all, &states).map_err(|error| Refused { why: error.to_string(), retry: true })?;
+    in_the_way.extend(pods_of(host, &all, &states, &leaving));
     Ok(Prospect { states, plan: all, touched, blocked, in_the_way })
+}
+
+/// What pods hold that were named to go is in nobody's way: nothing is changed before they are gone.
+fn mark_leaving(host: &dyn GpuHost, states: &mut [GpuState], leaving: &[Held]) {
+    for state in states.iter_mut().filter(|state| state.mig_enabled()) {
+        for device in host.mig_devices(state.gpu.index).unwrap_or_default() {
+            if !leaving.iter().any(|held| held.part().as_str() == device.uuid.0) {
+                continue;
+            }
+            let instance = state.instances.iter_mut().find(|instance| instance.id == device.gpu_instance);
+            for part in instance.into_iter().flat_map(|instance| &mut instance.compute) {
+                part.in_use &= part.id != device.compute_instance;
+            }
+        }
+    }
 }
 
 /// A pod: namespace and name.

@@ -71,9 +71,17 @@ impl Goal {
         }
     }
 
-    /// Whether pods may be asked to go for it. Orders name nobody.
+    /// Whether whoever is in its way may be asked to go. Orders name whom they mean.
     pub(super) fn may_evict(&self) -> bool {
         matches!(self, Goal::Config { .. })
+    }
+
+    /// Whether it names a pod to be asked to go.
+    pub(super) fn names(&self, namespace: &str, pod: &str) -> bool {
+        match self {
+            Goal::Config { .. } => false,
+            Goal::Order(order) => order.evict.iter().any(|name| *name == format!("{namespace}/{pod}")),
+        }
     }
 
     /// What is told of it.

@@ -69,6 +69,8 @@ impl World {
             switch_mode_on: false,
             nodes_at_once,
             pause,
+            evictions: 0,
+            least_gain: None,
         };
         let nodes = gpus.iter().map(|gpus| RealNode { gpus: vec![Vec::new(); *gpus], ..RealNode::default() });
         let mut world = World {
@@ -158,7 +160,13 @@ impl World {
                 .pods
                 .iter()
                 .filter(|(_, pod)| pod.node == Some(number))
-                .map(|(name, pod)| BoundPod { name: name.clone(), wants: pod.wants.clone() })
+                .map(|(name, pod)| BoundPod {
+                    name: name.clone(),
+                    wants: pod.wants.clone(),
+                    whereabouts: Whereabouts::of(&serde_json::json!({})),
+                    priority: 0,
+                    comes_back: true,
+                })
                 .collect(),
         });
         let waiting = self.pods.iter().filter(|(_, pod)| pod.node.is_none()).map(|(name, pod)| {
@@ -175,7 +183,7 @@ impl World {
             }
         });
         let (nodes, pods) = (nodes.collect(), waiting.collect());
-        Facts { nodes, pods, rules: vec![self.rules.clone()], now: Seconds(self.now) }
+        Facts { nodes, pods, rules: vec![self.rules.clone()], now: Seconds(self.now), defragment: true }
     }
 
     /// A plan becomes an order.
@@ -185,13 +193,20 @@ impl World {
         assert!(node.order.is_none(), "one order at a time");
         node.generation = plan.generation;
         let gpus = plan.gpus.iter().map(|gpu| (gpu.uuid.clone(), gpu.layout.clone()));
-        let order = Order { generation: plan.generation, gpus: gpus.collect() };
+        let order = Order { generation: plan.generation, gpus: gpus.collect(), evict: plan.evicts.clone() };
         node.order = Some(Order::parse(&order.to_text()).expect("it reads"));
     }
 
     /// The agent carries its order out as far as it may, or fails for a reason of its own.
     pub(crate) fn act(&mut self, number: usize, fails: bool) {
         let Some(order) = self.nodes[number].order.take() else { return };
+        for name in order.evict.iter().filter(|_| !fails) {
+            if let Some(pod) = self.pods.get(name).cloned() {
+                self.end(name);
+                // Whoever made it makes another one.
+                self.pods.insert(format!("{name}-again"), RealPod { node: None, since: self.now, ..pod });
+            }
+        }
         let obstacle = fails || !self.is_possible(number, &order);
         let node = &mut self.nodes[number];
         let state = if obstacle { OrderState::Failed } else { OrderState::Done };
@@ -226,7 +241,9 @@ impl World {
         let node = &self.nodes[number];
         node.gpus.iter().enumerate().all(|(gpu, parts)| {
             let Some(layout) = order.gpus.get(&uuid(number, gpu)) else { return true };
-            parts.iter().filter(|part| part.pod.is_some()).all(|part| layout.contains(&part.instance))
+            let stays = |pod: &String| !order.evict.contains(pod);
+            let used = parts.iter().filter(|part| part.pod.as_ref().is_some_and(stays));
+            used.into_iter().all(|part| layout.contains(&part.instance))
         })
     }
 
