@@ -7,7 +7,7 @@ use crate::extender::Extender;
 use crate::kubernetes::Kubernetes;
 use crate::lease::Candidate;
 use crate::serve::{Callers, listen, serve};
-use crate::{leader, routes};
+use crate::{leader, repartition, routes};
 use carve_admission::Road;
 use kube::{Client, Config};
 use std::net::SocketAddr;
@@ -143,6 +143,7 @@ pub async fn run(
             knowledge.learn(client.clone()),
             register(client.clone(), &options.reached, &options.namespace, certificates.clone(), leads()),
             templates::sweep(client.clone(), leads()),
+            repartition::run(client.clone(), leads()),
             candidate.stand(client.clone(), &options.namespace, LEASE),
             marking,
         );

@@ -64,6 +64,8 @@ pub(crate) struct Agent {
     pub(crate) plugins: Plugins,
     pub(crate) readiness: watch::Sender<Result<(), String>>,
     pub(crate) wishes: watch::Sender<Wish>,
+    /// What is sick, for the MIG manager.
+    pub(crate) sick: watch::Sender<BTreeSet<PartId>>,
     pub(crate) dra: Option<DraDoor>,
     pub(crate) slices: Option<SlicesDoor>,
 
@@ -157,12 +159,14 @@ pub(crate) struct Beginning {
     pub(crate) reading: Reading,
     pub(crate) readiness: watch::Sender<Result<(), String>>,
     pub(crate) wishes: watch::Sender<Wish>,
+    pub(crate) sick: watch::Sender<BTreeSet<PartId>>,
 }
 
 impl Agent {
     /// An agent that knows the GPUs and nothing else.
     pub(crate) fn new(beginning: Beginning) -> Self {
-        let Beginning { options, metrics, reporter, api, machine, reading, readiness, wishes } = beginning;
+        let Beginning { options, metrics, reporter, api, machine, reading, readiness, wishes, sick } =
+            beginning;
         let Reading { node, topology, fabric, recovery } = reading;
         let mut remarks = Vec::new();
         let (disable, enable) = (&options.disable_health, &options.enable_health);
@@ -221,6 +225,7 @@ impl Agent {
             plugins,
             readiness,
             wishes,
+            sick,
             dra: None,
             slices: None,
             node,

@@ -72,6 +72,8 @@ pub(crate) struct MigManager {
     /// Whether to work although another manager does.
     pub(crate) take_over: bool,
     pub(crate) news: mpsc::Sender<MigNews>,
+    /// Parts that are not given away because they are sick; nothing new is planned on them.
+    pub(crate) sick: watch::Receiver<BTreeSet<PartId>>,
 }
 
 /// First and last pause between two tries of the same wish.

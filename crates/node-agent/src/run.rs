@@ -117,6 +117,7 @@ async fn live(
         reporter.event(Tone::Warning, "NoEvents", format!("errors of GPUs can not be watched: {error}"));
     }
     let (wishes, wished) = watch::channel(Wish::default());
+    let (sick, sick_now) = watch::channel(Default::default());
     let (mig_in, mut mig) = mpsc::channel(8);
     if options.jobs.contains(&Job::Mig) {
         let manager = MigManager {
@@ -127,6 +128,7 @@ async fn live(
             pod_resources: options.pod_resources_socket.clone(),
             take_over: options.take_over,
             news: mig_in.clone(),
+            sick: sick_now,
         };
         tokio::spawn(manager.run(wished));
     }
@@ -137,7 +139,7 @@ async fn live(
         (ConfigSource::ConfigMap { namespace, name }, Some(api)) => api.follow_config_map(namespace, name),
         _ => no_map,
     };
-    let beginning = Beginning { options, metrics, reporter, api, machine, reading, readiness, wishes };
+    let beginning = Beginning { options, metrics, reporter, api, machine, reading, readiness, wishes, sick };
     let mut agent = Agent::new(beginning);
     let mut mps = agent.mps.status();
     wait_for_first_words(&mut agent, &mut views, &mut maps).await;

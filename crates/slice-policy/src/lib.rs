@@ -10,7 +10,7 @@ pub use limits::{Conduct, Limits, WholeGpus};
 pub use plan::{GpuLayout, Instance, LastRecut, Phase, SlicePlan, SlicePlanSpec, SlicePlanStatus};
 pub use policy::{
     Budgets, Condition, Defragmentation, Mechanism, Mig, MigMode, NamespaceRules, Sharing, SlicePolicy,
-    SlicePolicySpec, SlicePolicyStatus,
+    SlicePolicySpec, SlicePolicyStatus, limits_of,
 };
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

@@ -154,6 +154,20 @@ impl NamespaceRules {
     }
 }
 
+/// What pods of a namespace may ask for: of all policies with an entry for it the one with the highest priority counts, and of equal ones the
+/// first by name, so that there is always one answer.
+pub fn limits_of<'a>(
+    policies: impl IntoIterator<Item = (&'a str, &'a SlicePolicySpec)>,
+    namespace: &str,
+    labels: &BTreeMap<String, String>,
+) -> Option<&'a Limits> {
+    let entry = |spec: &'a SlicePolicySpec| spec.namespaces.iter().find(|one| one.fits(namespace, labels));
+    let fitting =
+        policies.into_iter().filter_map(|(name, spec)| Some((spec.priority, name, &entry(spec)?.limits)));
+    let best = fitting.min_by_key(|(priority, name, _)| (std::cmp::Reverse(*priority), *name));
+    best.map(|(_, _, limits)| limits)
+}
+
 /// How much may change at once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -228,4 +242,32 @@ pub struct Condition {
     /// Which writing of the object this is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SlicePolicySpec, limits_of};
+    use serde_json::{Value, json};
+    use std::collections::BTreeMap;
+
+    fn policy(priority: i32, entry: Value, most: u32) -> SlicePolicySpec {
+        let mut entry = entry;
+        entry["limits"] = json!({"mostGpus": most});
+        serde_json::from_value(json!({"priority": priority, "namespaces": [entry]})).expect("a policy")
+    }
+
+    #[test]
+    fn the_highest_priority_that_means_a_namespace_counts() {
+        let one = policy(0, json!({"names": ["team", "other"]}), 1);
+        let two = policy(1, json!({"selector": {"tier": "gold"}}), 2);
+        let three = policy(1, json!({"selector": {"tier": "gold"}}), 3);
+        let all = [("z-three", &three), ("two", &two), ("one", &one)];
+        let most = |namespace: &str, tier: &str| {
+            let labels = BTreeMap::from([("tier".to_owned(), tier.to_owned())]);
+            limits_of(all, namespace, &labels).and_then(|limits| limits.most_gpus)
+        };
+        assert_eq!(most("team", "none"), Some(1));
+        assert_eq!(most("team", "gold"), Some(2), "of equal ones the first by name");
+        assert_eq!(most("nobody", "none"), None);
+    }
 }

@@ -27,6 +27,8 @@ use tokio::sync::Notify;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Under which name fields are written.
 const MANAGER: &str = "carve-repartition";
+/// How often it is looked whether the cluster knows our objects by now.
+const UNKNOWN: Duration = Duration::from_secs(10);
 /// How often the same trouble of a watch is told.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -205,12 +207,23 @@ async fn follow<K>(
             Ok(Event::InitDone) => with(&|objects| objects.listed(kind, &there)),
             Ok(Event::Apply(object)) => with(&|objects| seen(objects, &value(&object))),
             Ok(Event::Delete(object)) => with(&|objects| objects.gone(kind, &value(&object))),
+            Err(watcher::Error::InitialListFailed(kube::Error::Api(status))) if status.code == 404 => {
+                if told.is_none() {
+                    tracing::info!(
+                        kind,
+                        "MIG is not cut on demand: this cluster does not know them; deploy/crds defines them"
+                    );
+                    told = Some(Instant::now());
+                }
+                tokio::time::sleep(UNKNOWN).await;
+                continue;
+            }
             Err(error) => {
                 if told.is_none_or(|told| told.elapsed() > SILENCE) {
                     tracing::warn!(
                         kind,
                         %error,
-                        "they can not be watched, and MIG is not cut on demand meanwhile; are deploy/crds applied and rights given?"
+                        "they can not be watched, and MIG is not cut on demand meanwhile; see the controller's rights"
                     );
                     told = Some(Instant::now());
                 }

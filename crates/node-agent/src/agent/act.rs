@@ -8,7 +8,7 @@ use crate::plugin::Served;
 use carve_cluster_api::{Tone, names};
 use carve_slicing::health::Health;
 use carve_slicing::{LabelOptions, Offer, PartId, offer, withheld};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::now;
@@ -119,8 +119,21 @@ impl Agent {
         if let Some(slices) = &self.slices {
             slices.learn(self.news_for_dra());
         }
+        self.tell_sick();
         self.label().await;
         self.tell_condition();
+    }
+
+    /// What is sick, for whoever plans what GPUs become.
+    fn tell_sick(&self) {
+        let all = self.health.all().into_iter();
+        let sick: BTreeSet<PartId> =
+            all.filter(|(_, health)| !health.is_healthy()).map(|(part, _)| part).collect();
+        self.sick.send_if_modified(|known| {
+            let changed = *known != sick;
+            *known = sick;
+            changed
+        });
     }
 
     /// Brings CDI file, daemons and kubelet's list up to date, in this order.

@@ -7,8 +7,8 @@ use carve_cluster_api::names;
 use carve_gpu_host::GpuHost;
 use carve_mig_manager::{GpuState, inventory};
 use carve_repartition::{GpuReport, Instance, InstanceReport, NodeReport, OrderReport};
-use carve_slicing::Held;
-use std::collections::BTreeMap;
+use carve_slicing::{Held, PartId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What was told.
 #[derive(Debug, Default)]
@@ -32,7 +32,8 @@ impl MigManager {
                 );
             }
         };
-        let read = self.machine.ask(move |host| read(host, &held)).await;
+        let sick = self.sick.borrow().clone();
+        let read = self.machine.ask(move |host| read(host, &held, &sick)).await;
         let mut report = match read.map_err(|error| error.to_string()).and_then(|read| read) {
             Ok(report) => report,
             Err(why) => {
@@ -53,13 +54,16 @@ impl MigManager {
     }
 }
 
-/// What the GPUs hold and who uses it.
-fn read(host: &mut dyn GpuHost, held: &[Held]) -> Result<NodeReport, String> {
+/// What the GPUs hold and who uses it. A sick GPU is left out: what is free of it is given to nobody.
+fn read(host: &mut dyn GpuHost, held: &[Held], sick: &BTreeSet<PartId>) -> Result<NodeReport, String> {
     let mut states = inventory(host).map_err(|error| error.to_string())?;
     let holding = mark_held(host, &mut states, held);
     let mut report = NodeReport::default();
     for state in states.iter().filter(|state| state.trouble.is_none()) {
         let (Some(table), Some(_)) = (&state.table, state.mode) else { continue };
+        if sick.contains(&PartId::new(state.gpu.uuid.0.clone())) {
+            continue;
+        }
         let product = state.gpu.name.clone();
         report.tables.entry(product.clone()).or_insert_with(|| table.clone());
         let whole = holding.whole.contains_key(&state.gpu.index);
@@ -69,27 +73,34 @@ fn read(host: &mut dyn GpuHost, held: &[Held]) -> Result<NodeReport, String> {
             product,
             mig: state.mig_enabled(),
             held: whole || !state.mig_enabled() && !state.processes.is_empty(),
-            instances: instances(host, state, held),
+            instances: instances(host, state, held, sick),
         });
     }
     Ok(report)
 }
 
-fn instances(host: &dyn GpuHost, state: &GpuState, held: &[Held]) -> Vec<InstanceReport> {
+fn instances(
+    host: &dyn GpuHost,
+    state: &GpuState,
+    held: &[Held],
+    sick: &BTreeSet<PartId>,
+) -> Vec<InstanceReport> {
     let Some(table) = &state.table else { return Vec::new() };
     let devices =
         if state.mig_enabled() { host.mig_devices(state.gpu.index).unwrap_or_default() } else { Vec::new() };
     let one = |instance: &carve_planner::PresentInstance| {
         let profile = table.get(instance.placed.profile)?.name.clone();
-        let mine = devices.iter().filter(|device| device.gpu_instance == instance.id);
+        let mine: Vec<_> = devices.iter().filter(|device| device.gpu_instance == instance.id).collect();
+        // A sick one is as good as taken.
+        let unfit = mine.iter().any(|device| sick.contains(&PartId::new(device.uuid.0.clone())));
         let holders =
-            mine.flat_map(|device| held.iter().filter(|held| held.part().as_str() == device.uuid.0));
+            mine.iter().flat_map(|device| held.iter().filter(|held| held.part().as_str() == device.uuid.0));
         let mut pods: Vec<String> =
             holders.map(|held| format!("{}/{}", held.holder.namespace, held.holder.pod)).collect();
         pods.sort();
         pods.dedup();
         let placed = Instance { profile, start: instance.placed.start, compute: instance.division() };
-        Some(InstanceReport { instance: placed, held: instance.in_use() || !pods.is_empty(), pods })
+        Some(InstanceReport { instance: placed, held: unfit || instance.in_use() || !pods.is_empty(), pods })
     };
     let mut all: Vec<InstanceReport> = state.instances.iter().filter_map(one).collect();
     all.sort_by_key(|report| report.instance.start);
