@@ -174,3 +174,70 @@ impl MigManager {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Goal, MigState, WantedOfOne};
+    use carve_gpu_host::{GpuHost, Machine, SimulatedHost};
+    use carve_mig_manager::{ApplyOptions, Silent, StateDir, apply_plan, inventory};
+    use carve_repartition::Order;
+
+    fn order(uuid: &str, instances: &str) -> Goal {
+        let text = format!(r#"{{"generation":7,"gpus":{{"{uuid}":[{instances}]}},"evict":["team/one"]}}"#);
+        Goal::Order(Order::parse(&text).expect("an order"))
+    }
+
+    const SMALL: &str = r#"{"profile":"1g.5gb","start":6,"compute":[1]}"#;
+    const LARGE: &str = r#"{"profile":"3g.20gb","start":0,"compute":[3]}"#;
+
+    #[test]
+    fn orders_are_for_these_gpus_or_refused() {
+        let host = SimulatedHost::new(Machine::named("a100-40gb:1").expect("a machine"));
+        let states = inventory(&host).expect("an inventory");
+        let uuid = states[0].gpu.uuid.0.clone();
+        for (gpu, instances, why) in [
+            ("GPU-other", SMALL, "is not on this node"),
+            (&uuid, r#"{"profile":"1g.10gb+x","start":0,"compute":[1]}"#, "no MIG profile"),
+            (&uuid, r#"{"profile":"3g.20gb","start":2,"compute":[3]}"#, "can not start at slot 2"),
+        ] {
+            let refused = order(gpu, instances).wanted(&states).err().expect("it can not be");
+            assert!(refused.why.contains(why) && !refused.retry, "{}", refused.why);
+        }
+        let goal = order(&uuid, SMALL);
+        assert!(goal.names("team", "one") && !goal.names("team", "two") && !goal.may_evict());
+        let report = goal.report(MigState::Failed, String::new());
+        assert_eq!((report.config.as_str(), report.order), ("plan 7", Some(7)));
+    }
+
+    #[test]
+    fn an_order_names_every_slot_and_destroys_nothing_in_use() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let state_dir = StateDir::new(folder.path().join("state"));
+        let mut host = SimulatedHost::new(Machine::named("a100-40gb:1").expect("a machine"));
+        let uuid = inventory(&host).expect("an inventory")[0].gpu.uuid.0.clone();
+        let planned = |host: &SimulatedHost, instances: &str, busy: bool| {
+            let mut states = inventory(host).expect("an inventory");
+            let parts = states[0].instances.iter_mut().flat_map(|instance| &mut instance.compute);
+            parts.for_each(|part| part.in_use = busy);
+            let wanted =
+                order(&uuid, instances).wanted(&states).unwrap_or_else(|refused| panic!("{}", refused.why));
+            assert!(matches!(wanted.gpus[0].1, WantedOfOne::Places(_)));
+            wanted.gpus[0].1.plan(&states)
+        };
+        let both = format!("{SMALL},{LARGE}");
+        let plan = planned(&host, &both, false).expect("a way");
+        let options = ApplyOptions::default();
+        apply_plan(&mut host, &state_dir, ("plan 7", &plan), options, &mut Silent).expect("it is done");
+        let gpu = host.gpus().expect("GPUs")[0].index;
+        let mut starts: Vec<u8> =
+            host.gpu_instances(gpu).expect("instances").iter().map(|one| one.placement.start).collect();
+        starts.sort_unstable();
+        assert_eq!(starts, [0, 6], "where the order says");
+        assert!(
+            planned(&host, &both, true).expect("a way").is_empty(),
+            "and a second time there is nothing to do"
+        );
+        assert!(planned(&host, LARGE, false).is_ok(), "what nobody uses may go");
+        assert!(planned(&host, LARGE, true).is_err(), "what is in use may not");
+    }
+}
