@@ -79,8 +79,13 @@ impl Door {
         let request = &document["request"];
         let namespace = request["namespace"].as_str().unwrap_or_default();
         let mut verdict = {
-            let (policy, fleet) = (self.knowledge.policy(namespace), self.knowledge.fleet(road));
-            review(request, &Circumstances { policy: &policy, road, fleet: &fleet })
+            let fleet = self.knowledge.fleet(road);
+            match self.knowledge.policy(namespace) {
+                Ok(policy) => review(request, &Circumstances { policy: &policy, road, fleet: &fleet }),
+                Err(why) => {
+                    Verdict::refused(vec![Refusal::new("the pod", why, "ask whoever keeps the policy")])
+                }
+            }
         };
         let rehearsal = request["dryRun"] == true;
         for template in std::mem::take(&mut verdict.templates) {

@@ -1,11 +1,15 @@
 //! What is known when a pod is admitted: the road of the cluster, its GPUs, and the policies of its namespaces.
 
 use super::fleet::{Slices, fleet};
+use super::policies::{Namespaces, Policies};
 use crate::cluster::Cluster;
 use crate::kubernetes::{Told, follow, within};
 use crate::store::StoreError;
 use carve_admission::{Fleet, Policy, Road};
+use carve_slice_policy::SlicePolicy;
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::resource::v1::{DeviceClass, ResourceSlice};
+use kube::api::ListParams;
 use kube::runtime::watcher;
 use kube::{Api, Client};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +26,8 @@ pub(crate) struct Knowledge {
     cluster: Arc<Mutex<Cluster>>,
     slices: Arc<Mutex<Slices>>,
     road: Arc<Mutex<Option<Road>>>,
-    policy: Arc<Policy>,
+    policies: Arc<Mutex<Policies>>,
+    namespaces: Arc<Mutex<Namespaces>>,
     driver: String,
 }
 
@@ -38,7 +43,8 @@ impl Knowledge {
             cluster,
             slices: Arc::default(),
             road: Arc::new(Mutex::new(road)),
-            policy: Arc::default(),
+            policies: Arc::default(),
+            namespaces: Arc::default(),
             driver: driver.to_owned(),
         }
     }
@@ -54,12 +60,13 @@ impl Knowledge {
             Road::Claims => locked(&self.slices).is_known(),
             Road::Scheduler => locked(&self.cluster).is_known(),
         };
-        known.then_some(road)
+        let rules_known = locked(&self.policies).is_known() && locked(&self.namespaces).is_known();
+        (known && rules_known).then_some(road)
     }
 
-    /// The policy of a namespace.
-    pub(crate) fn policy(&self, _namespace: &str) -> Arc<Policy> {
-        Arc::clone(&self.policy)
+    /// The policy of a namespace, or why it can not be known.
+    pub(crate) fn policy(&self, namespace: &str) -> Result<Policy, String> {
+        locked(&self.policies).of(namespace, &locked(&self.namespaces))
     }
 
     /// The GPUs, as one road has them.
@@ -74,6 +81,28 @@ impl Knowledge {
 
     /// Learns for as long as this runs.
     pub(crate) async fn learn(&self, client: Client) {
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        tokio::join!(
+            self.learn_road(client.clone()),
+            self.learn_policies(client),
+            follow(namespaces, watcher::Config::default(), &self.namespaces, NAMESPACES),
+        );
+    }
+
+    /// A cluster that does not know SlicePolicies has none.
+    async fn learn_policies(&self, client: Client) {
+        let api: Api<SlicePolicy> = Api::all(client);
+        loop {
+            match within(PATIENCE, api.list(&ListParams::default().limit(1))).await {
+                Ok(_) => follow(api.clone(), watcher::Config::default(), &self.policies, POLICIES).await,
+                Err(StoreError::Refused(_)) => locked(&self.policies).listed(&[]),
+                Err(error) => tracing::warn!(%error, "SlicePolicies can not be read yet"),
+            }
+            tokio::time::sleep(if locked(&self.policies).is_known() { LOOK } else { LOOK / 15 }).await;
+        }
+    }
+
+    async fn learn_road(&self, client: Client) {
         let find = self.road().is_none();
         loop {
             if find {
@@ -108,4 +137,8 @@ impl Knowledge {
     }
 }
 
+const POLICIES: Told<Policies> =
+    Told { seen: Policies::seen, gone: Policies::gone, listed: Policies::listed };
+const NAMESPACES: Told<Namespaces> =
+    Told { seen: Namespaces::seen, gone: Namespaces::gone, listed: Namespaces::listed };
 const SLICES: Told<Slices> = Told { seen: Slices::seen, gone: Slices::gone, listed: Slices::listed };

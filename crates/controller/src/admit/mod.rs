@@ -11,6 +11,7 @@ mod configuration;
 mod door;
 mod fleet;
 mod knowledge;
+mod policies;
 mod review;
 pub(crate) mod templates;
 

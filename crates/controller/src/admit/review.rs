@@ -30,7 +30,7 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    fn refused(refusals: Vec<Refusal>) -> Self {
+    pub(crate) fn refused(refusals: Vec<Refusal>) -> Self {
         Verdict { refusals, ..Verdict::default() }
     }
 }
