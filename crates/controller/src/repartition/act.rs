@@ -47,7 +47,12 @@ impl<S: PlanStore> Repartition<S> {
         if defragment {
             self.moved_at = now;
         }
-        let decisions = decide(&facts::facts(&self.objects(), now, defragment));
+        let facts = facts::facts(&self.objects(), now, defragment);
+        // It may take a second where many nodes differ, and others have to answer meanwhile.
+        let decisions = match tokio::task::spawn_blocking(move || decide(&facts)).await {
+            Ok(decisions) => decisions,
+            Err(error) => return tracing::error!(%error, "nothing can be decided about MIG"),
+        };
         for flaw in &decisions.flaws {
             tracing::error!("{flaw}; nothing is cut there");
         }
