@@ -11,7 +11,7 @@
 use carve_admission::keys;
 use carve_bookings::{Book, Booking, Offer, PodUid, Slices};
 use carve_cluster_api::names;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything that decisions are made of.
@@ -22,6 +22,8 @@ pub struct Cluster {
     offers: BTreeMap<String, Offer>,
     /// Pods whose slices do not read, and their nodes: nobody knows what is left there.
     unread: BTreeMap<PodUid, String>,
+    /// Pods that are on no node yet: what is needed of them to bind them.
+    waiting: BTreeMap<PodUid, Value>,
     nodes_listed: bool,
     pods_listed: bool,
 }
@@ -101,9 +103,21 @@ impl Cluster {
         self.nodes_listed = true;
     }
 
+    /// A pod that is on no node, as a watch has shown it last.
+    pub fn waiting(&self, uid: &PodUid) -> Option<&Value> {
+        self.waiting.get(uid)
+    }
+
     /// A pod is there, or has changed.
     pub fn pod_seen(&mut self, pod: &Value) {
         let (uid, annotations) = (uid_of(pod), &pod["metadata"]["annotations"]);
+        if pod["spec"]["nodeName"].as_str().is_none_or(str::is_empty) {
+            // Much of a pod is of no use to anybody here, and thousands may wait.
+            let known = json!({"metadata": pod["metadata"], "spec": {"priority": pod["spec"]["priority"]}});
+            self.waiting.insert(uid.clone(), known);
+        } else {
+            self.waiting.remove(&uid);
+        }
         let Some(node) = holds(pod) else {
             // One that is not bound says nothing about a binding that is on its way.
             if pod["spec"]["nodeName"].is_string() {
@@ -132,11 +146,13 @@ impl Cluster {
 
     /// A pod is gone.
     pub fn pod_gone(&mut self, pod: &Value) {
+        self.waiting.remove(&uid_of(pod));
         self.released(&uid_of(pod));
     }
 
     /// All pods were listed: these are there. Of the others, those that were seen before are gone.
     pub fn pods_listed(&mut self, uids: &BTreeSet<PodUid>) {
+        self.waiting.retain(|uid, _| uids.contains(uid));
         let gone: Vec<PodUid> = self
             .book
             .pods()

@@ -115,8 +115,27 @@ impl Extender {
         }
     }
 
+    /// Tries with what a watch has shown, which saves a question to the API server. Where that is out of date the API server refuses it, because
+    /// the version is not that of the pod; then the pod itself is read.
     async fn try_bind(&self, args: &BindingArgs) -> Result<(), String> {
-        let (asked, version) = self.look_up(args).await?;
+        let shown = self.cluster().waiting(&PodUid(args.pod_uid.clone())).cloned();
+        if let Some(pod) = shown {
+            match self.bind_as(args, pod).await {
+                Err(NotBound::Refused(_)) => {}
+                done => return done.map_err(NotBound::words),
+            }
+        }
+        let pod = self.pod(args).await.map_err(|error| error.to_string())?.ok_or("the pod is gone")?;
+        if is_bound(&pod) {
+            self.cluster().pod_seen(&pod);
+            return Err("the pod is bound already".to_owned());
+        }
+        self.bind_as(args, pod).await.map_err(NotBound::words)
+    }
+
+    /// Binds a pod that was read so.
+    async fn bind_as(&self, args: &BindingArgs, pod: Value) -> Result<(), NotBound> {
+        let (asked, version) = read(pod)?;
         let slices = self.book(&asked, &args.node)?;
         match self.store.bind(&binding(args, &version, &slices)).await {
             Ok(()) => Ok(()),
@@ -128,19 +147,6 @@ impl Extender {
     async fn pod(&self, args: &BindingArgs) -> Result<Option<Value>, StoreError> {
         let found = self.store.pod(&args.pod_namespace, &args.pod_name).await?;
         Ok(found.filter(|pod| pod["metadata"]["uid"] == args.pod_uid.as_str()))
-    }
-
-    /// What it asks for, and its version.
-    async fn look_up(&self, args: &BindingArgs) -> Result<(Asked, String), String> {
-        let pod = self.pod(args).await.map_err(|error| error.to_string())?.ok_or("the pod is gone")?;
-        if is_bound(&pod) {
-            self.cluster().pod_seen(&pod);
-            return Err("the pod is bound already".to_owned());
-        }
-        let version = pod["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
-        let pod: Pod =
-            serde_json::from_value(pod).map_err(|error| format!("the pod does not read: {error}"))?;
-        Ok((Asked::of(&pod).map_err(|error| error.to_string())?, version))
     }
 
     /// Decides and books in one step, so that nobody else is given the same before the API server shows it.
@@ -164,26 +170,55 @@ impl Extender {
     }
 
     /// It was not bound, or nobody knows: the pod itself is asked. While that can not be known, it stays booked, and the scheduler tries again.
-    async fn settle(&self, args: &BindingArgs, uid: &PodUid, error: StoreError) -> Result<(), String> {
+    async fn settle(&self, args: &BindingArgs, uid: &PodUid, error: StoreError) -> Result<(), NotBound> {
         match (self.pod(args).await, &error) {
             (Ok(Some(pod)), _) if is_bound(&pod) => {
                 self.cluster().pod_seen(&pod);
                 let here = pod["spec"]["nodeName"] == args.node.as_str();
-                if here { Ok(()) } else { Err("the pod was bound to another node".to_owned()) }
+                if here { Ok(()) } else { Err("the pod was bound to another node".to_owned().into()) }
             }
             (Ok(None), _) => {
                 self.unbook(uid);
-                Err("the pod is gone".to_owned())
+                Err("the pod is gone".to_owned().into())
             }
             (_, StoreError::Refused(_)) => {
                 self.unbook(uid);
-                Err(error.to_string())
+                Err(NotBound::Refused(error.to_string()))
             }
             (_, StoreError::NoAnswer(_)) => {
-                Err(format!("it is not known yet whether the pod was bound: {error}"))
+                Err(format!("it is not known yet whether the pod was bound: {error}").into())
             }
         }
     }
+}
+
+/// Why a pod was not bound.
+enum NotBound {
+    /// The API server refused it and has the pod on no node: it may take it with another version.
+    Refused(String),
+    /// Trying again at once would not help.
+    Else(String),
+}
+
+impl NotBound {
+    fn words(self) -> String {
+        match self {
+            NotBound::Refused(words) | NotBound::Else(words) => words,
+        }
+    }
+}
+
+impl From<String> for NotBound {
+    fn from(words: String) -> Self {
+        NotBound::Else(words)
+    }
+}
+
+/// What a pod asks for, and its version.
+fn read(pod: Value) -> Result<(Asked, String), String> {
+    let version = pod["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned();
+    let pod: Pod = serde_json::from_value(pod).map_err(|error| format!("the pod does not read: {error}"))?;
+    Ok((Asked::of(&pod).map_err(|error| error.to_string())?, version))
 }
 
 fn is_bound(pod: &Value) -> bool {

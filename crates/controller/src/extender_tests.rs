@@ -2,6 +2,7 @@
 
 use super::Extender;
 use crate::cluster::Cluster;
+use crate::metrics::Metrics;
 use crate::routes::routes;
 use crate::store::{Store, StoreError};
 use carve_bookings::{PodUid, Slices};
@@ -32,6 +33,8 @@ struct Objects {
     pods: BTreeMap<String, Value>,
     version: u64,
     fates: VecDeque<Fate>,
+    /// How often a pod was asked for.
+    reads: usize,
     /// What watches have not shown yet.
     unseen: VecDeque<(bool, Value)>,
 }
@@ -112,7 +115,9 @@ impl FakeStore {
 
 impl Store for FakeStore {
     fn pod<'a>(&'a self, _: &'a str, name: &'a str) -> BoxFuture<'a, Result<Option<Value>, StoreError>> {
-        let found = self.0.lock().unwrap().pods.get(name).cloned();
+        let mut objects = self.0.lock().unwrap();
+        objects.reads += 1;
+        let found = objects.pods.get(name).cloned();
         async move { Ok(found) }.boxed()
     }
 
@@ -211,6 +216,27 @@ fn whatever_becomes_of_a_binding_the_book_follows_the_pod() {
 }
 
 #[test]
+fn what_a_watch_has_shown_is_not_asked_for_again_unless_it_is_old() {
+    let store = Arc::new(FakeStore::default());
+    let (extender, cluster) = controller(&store);
+    store.create("one", 1_000, 10);
+    store.create("two", 1_000, 10);
+    show(&store, &cluster, 2);
+    assert_eq!(bind(&extender, ("one", &store.uid("one")), "a"), "");
+    assert_eq!(store.0.lock().unwrap().reads, 0);
+    // Somebody writes to the pod, and no watch has shown that yet.
+    let two = store.0.lock().unwrap().pods["two"].clone();
+    store.put("two", two);
+    assert_eq!(bind(&extender, ("two", &store.uid("two")), "a"), "");
+    assert_eq!(store.held().values().sum::<u64>(), 2_000);
+    show(&store, &cluster, 9);
+    let cluster = cluster.lock().unwrap();
+    let uid = |name| PodUid(store.uid(name));
+    assert!(cluster.waiting(&uid("one")).is_none() && cluster.waiting(&uid("two")).is_none());
+    assert_eq!(cluster.book().pods().count(), 2);
+}
+
+#[test]
 fn only_one_replica_decides() {
     let store = Arc::new(FakeStore::default());
     let (extender, cluster) = controller(&store);
@@ -233,7 +259,8 @@ async fn the_scheduler_is_answered_over_http() {
     let post =
         |path: &str, body: Value| Request::post(path).body(axum::body::Body::from(body.to_string())).unwrap();
     let answer = async |extender: &Extender, request| {
-        let response: axum::response::Response = routes(extender.clone()).oneshot(request).await.unwrap();
+        let response: axum::response::Response =
+            routes(extender.clone(), Metrics::default()).oneshot(request).await.unwrap();
         let status = response.status();
         let bytes = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
         (status, serde_json::from_slice::<Value>(&bytes).unwrap_or(Value::Null))
@@ -247,6 +274,13 @@ async fn the_scheduler_is_answered_over_http() {
     let (status, _) =
         answer(&unknown, Request::get("/readyz").body(axum::body::Body::empty()).unwrap()).await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+    let closed = async |extender: &Extender| {
+        let asked = routes(extender.clone(), Metrics::default()).oneshot(post("/filter", json!({}))).await;
+        asked.unwrap().headers().get("connection").is_some_and(|value| value == "close")
+    };
+    // A scheduler that stays connected to a replica that does not lead would never come to the one that does.
+    assert!(closed(&unknown).await && closed(&extender.clone().while_leading(|| false)).await);
+    assert!(!closed(&extender).await);
     let (status, _) = answer(&extender, post("/filter", json!({"Pod": 1}))).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     let bound = json!({"PodName": "one", "PodNamespace": "team", "PodUID": store.uid("one"), "Node": "a"});

@@ -1,8 +1,10 @@
 //! The extender's verbs over HTTP.
 
 use crate::extender::Extender;
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::StatusCode;
+use crate::metrics::{Metrics, timed};
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router, body::Bytes};
@@ -11,15 +13,27 @@ use axum::{Json, Router, body::Bytes};
 const MOST: usize = 16 * 1024 * 1024;
 
 /// `POST /filter`, `/prioritize`, `/preempt`, `/bind`, and `GET /readyz`.
-pub fn routes(extender: Extender) -> Router {
+pub fn routes(extender: Extender, metrics: Metrics) -> Router {
     Router::new()
         .route("/filter", post(answer_filter))
         .route("/prioritize", post(answer_prioritize))
         .route("/preempt", post(answer_preempt))
         .route("/bind", post(answer_bind))
+        .route_layer(from_fn_with_state(metrics, timed))
         .route("/readyz", get(ready))
+        .layer(from_fn_with_state(extender.clone(), send_away))
         .layer(DefaultBodyLimit::max(MOST))
         .with_state(extender)
+}
+
+/// A replica that does not lead ends connections with its answers: a scheduler keeps its connection for as long as it is answered, and would
+/// never come to the replica that leads.
+async fn send_away(State(extender): State<Extender>, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    if !extender.is_ready() {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// What was sent, or what is wrong with it.

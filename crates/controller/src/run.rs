@@ -6,6 +6,7 @@ use crate::cluster::Cluster;
 use crate::extender::Extender;
 use crate::kubernetes::Kubernetes;
 use crate::lease::Candidate;
+use crate::metrics::{Metrics, routes as metrics_routes};
 use crate::serve::{Callers, listen, serve};
 use crate::{leader, repartition, routes};
 use carve_admission::Road;
@@ -123,11 +124,19 @@ pub async fn run(
             let _ = ended.wait_for(|ended| *ended).await;
         }
     };
-    let admission = admission_routes(knowledge.clone(), client.clone());
+    let metrics = Metrics::default();
+    let admission =
+        admission_routes(knowledge.clone(), client.clone()).merge(metrics_routes(metrics.clone(), leads()));
     let doors = async {
         tokio::try_join!(
             serve(admission_listener, admission, Callers::Anyone, certificates.clone(), stopped()),
-            serve(extender_listener, routes(extender), Callers::Certified, certificates.clone(), stopped()),
+            serve(
+                extender_listener,
+                routes(extender, metrics),
+                Callers::Certified,
+                certificates.clone(),
+                stopped()
+            ),
         )
     };
     let marking = async {

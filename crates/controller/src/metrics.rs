@@ -1,0 +1,113 @@
+//! What Prometheus can ask the controller: how long the scheduler waits for its answers, and whether this replica leads.
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Fine where a scheduler that places hundreds of pods a second feels it; coarse where only a failing API server gets.
+const BOUNDS: [f64; 27] = [
+    0.0005, 0.001, 0.0015, 0.002, 0.0025, 0.003, 0.0035, 0.004, 0.0045, 0.005, 0.006, 0.007, 0.008, 0.009,
+    0.010, 0.0125, 0.015, 0.020, 0.030, 0.050, 0.100, 0.250, 0.500, 1.0, 2.5, 5.0, 10.0,
+];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Verb {
+    verb: String,
+}
+
+type Times = Family<Verb, Histogram, fn() -> Histogram>;
+
+/// All series of the controller.
+#[derive(Debug, Clone)]
+pub struct Metrics {
+    registry: Arc<Mutex<Registry>>,
+    answers: Times,
+    leads: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("carve_controller");
+        let answers = Times::new_with_constructor(|| Histogram::new(BOUNDS));
+        let help = "Time from a question of the scheduler to its answer, reading and writing JSON included";
+        registry.register_with_unit("extender_answer", help, Unit::Seconds, answers.clone());
+        let leads = Gauge::default();
+        registry.register("leads", "Whether this replica decides where pods go", leads.clone());
+        Metrics { registry: Arc::new(Mutex::new(registry)), answers, leads }
+    }
+}
+
+impl Metrics {
+    /// All series, in Prometheus' words.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
+        // Strings take everything that is written to them.
+        let _ = encode(&mut text, &registry);
+        text
+    }
+}
+
+/// Notes how long an answer of the extender takes: from the head of the question until the answer can be sent.
+pub(crate) async fn timed(State(metrics): State<Metrics>, request: Request, next: Next) -> Response {
+    // Only known routes come here, so there are few of them.
+    let verb = Verb { verb: request.uri().path().trim_start_matches('/').to_owned() };
+    let start = Instant::now();
+    let response = next.run(request).await;
+    metrics.answers.get_or_create(&verb).observe(start.elapsed().as_secs_f64());
+    response
+}
+
+/// `GET /metrics`.
+pub(crate) fn routes(metrics: Metrics, leads: impl Fn() -> bool + Clone + Send + Sync + 'static) -> Router {
+    let answer = move || {
+        metrics.leads.set(i64::from(leads()));
+        let text = metrics.text();
+        async move {
+            ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)
+                .into_response()
+        }
+    };
+    Router::new().route("/metrics", get(answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Metrics, routes, timed};
+    use axum::routing::post;
+    use axum::{Router, middleware};
+    use http::Request;
+    use tower::ServiceExt;
+
+    #[tokio::test]
+    async fn answers_are_counted_by_verb() {
+        let metrics = Metrics::default();
+        let asked = Router::new()
+            .route("/filter", post(|| async { "yes" }))
+            .route_layer(middleware::from_fn_with_state(metrics.clone(), timed));
+        for _ in 0..3 {
+            let question = Request::post("/filter").body(axum::body::Body::empty()).unwrap();
+            asked.clone().oneshot(question).await.unwrap();
+        }
+        let question = Request::get("/metrics").body(axum::body::Body::empty()).unwrap();
+        let answer = routes(metrics, || true).oneshot(question).await.unwrap();
+        let text = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        let text = String::from_utf8(text.to_vec()).unwrap();
+        assert!(
+            text.contains(r#"carve_controller_extender_answer_seconds_count{verb="filter"} 3"#),
+            "{text}"
+        );
+        assert!(text.contains("carve_controller_leads 1"), "{text}");
+    }
+}
