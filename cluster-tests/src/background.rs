@@ -1,5 +1,6 @@
 //! A program that runs beside the test and ends with it.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,10 +38,38 @@ impl Background {
         Background { child, heard, printed }
     }
 
-    /// Kills it with SIGKILL, now.
+    /// Kills it with SIGKILL, now, and returns when it is gone.
     pub fn kill(&mut self) {
-        let _ = self.child.kill();
+        // Whoever waits for the program ends with it; killed first, it would end before the program has.
+        if !self.signal(Signal::KILL) {
+            let _ = self.child.kill();
+        }
+        self.wake();
         let _ = self.child.wait();
+    }
+
+    /// Stops it in its tracks, until [`Background::resume`].
+    pub fn pause(&self) {
+        assert!(self.signal(Signal::STOP), "nothing runs that could be stopped");
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.wake();
+        assert!(self.signal(Signal::CONT), "nothing runs that could go on");
+    }
+
+    /// Whoever waits for a program that is stopped stops itself.
+    fn wake(&self) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::CONT);
+        }
+    }
+
+    /// Sends a signal to the program itself: the process that was started only entered the lab for it.
+    fn signal(&self, signal: Signal) -> bool {
+        let sent = children(self.child.id()).map(|pid| kill_process(pid, signal).is_ok());
+        sent.filter(|sent| *sent).count() > 0
     }
 
     /// Everything it has written to stderr so far.
@@ -52,6 +81,17 @@ impl Background {
     pub fn printed(&self) -> String {
         self.printed.lock().unwrap_or_else(PoisonError::into_inner).join("\n")
     }
+}
+
+/// Processes that a process has started.
+fn children(parent: u32) -> impl Iterator<Item = Pid> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten();
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    numbers.filter_map(move |number| {
+        let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+        let of: u32 = stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()?;
+        if of == parent { Pid::from_raw(number) } else { None }
+    })
 }
 
 impl Drop for Background {

@@ -170,6 +170,12 @@ impl Cluster {
         self.lab.kubeconfig().display().to_string()
     }
 
+    /// The network in which the API server and programs on the first node are reached.
+    pub(crate) fn network(&self) -> PathBuf {
+        let init = self.lab.init().unwrap_or_else(|| panic!("no lab is running"));
+        PathBuf::from(format!("/proc/{init}/ns/net"))
+    }
+
     /// Text as a manifest carries bytes.
     pub fn base64(&self, text: &str) -> String {
         carve_lab::base64(text.as_bytes())

@@ -1,16 +1,31 @@
 //! The controller and a second stock scheduler, as processes on the node: they can be killed at any moment, and start in no time.
 
+use crate::doors::Doors;
 use crate::gpu_node::stand_ins;
+use crate::inside::page;
 use crate::{Background, Cluster, Namespace, PATIENCE};
 use base64::Engine;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The scheduler's configuration as it is shipped.
 const SCHEDULER: &str = include_str!("../../examples/controller/scheduler.yaml");
 
-/// Both, until this is dropped.
+/// The scheduler that differs from ours by having no extender.
+pub const PLAIN_SCHEDULER: &str = "plain-scheduler";
+
+/// A controller.
+#[derive(Debug)]
+struct Replica {
+    /// For the API server, and for the scheduler.
+    ports: (u16, u16),
+    /// The pod as which it runs, where there are several.
+    pod: Option<String>,
+    process: Option<Background>,
+}
+
+/// All of them, until this is dropped.
 #[derive(Debug)]
 pub struct ControlPlane {
     cluster: Cluster,
@@ -18,62 +33,139 @@ pub struct ControlPlane {
     binary: PathBuf,
     folder: PathBuf,
     road: String,
-    controller: Option<Background>,
+    replicas: Vec<Replica>,
+    /// Where several are reached.
+    doors: Option<Doors>,
     scheduler: Option<Background>,
+    /// What schedulers from before have said.
+    before: String,
     _alone: MutexGuard<'static, ()>,
 }
 
 /// The webhook configurations are the whole cluster's: tests of one program take turns.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Ports of a controller: for the API server, and for the scheduler.
+/// Ports of the first controller: for the API server, and for the scheduler.
 const PORTS: (u16, u16) = (18443, 18444);
 
 impl ControlPlane {
     /// Starts the controller on a road; on the scheduler road also the scheduler. `None` (said aloud) where nothing was built.
     pub fn start(cluster: &Cluster, namespace: &Namespace, road: &str) -> Option<Self> {
-        let binary = stand_ins()?.join("carve");
+        let mut plane = ControlPlane::prepare(cluster, namespace, road, stand_ins()?.join("carve"));
+        plane.replicas.push(Replica { ports: PORTS, pod: None, process: None });
+        plane.begin();
+        Some(plane)
+    }
+
+    /// The same on the scheduler road with the program that `CARVE_RELEASE_BINARY` names, if it is there: how long it takes is to be measured.
+    pub fn start_measured(cluster: &Cluster, namespace: &Namespace) -> Option<Self> {
+        let named = std::env::var_os("CARVE_RELEASE_BINARY").map(PathBuf::from).filter(|path| path.exists());
+        let binary = named.or_else(|| Some(stand_ins()?.join("carve")))?;
+        println!("measuring {}", binary.display());
+        let mut plane = ControlPlane::prepare(cluster, namespace, "scheduler", binary);
+        plane.replicas.push(Replica { ports: PORTS, pod: None, process: None });
+        plane.begin();
+        Some(plane)
+    }
+
+    /// Starts several replicas as pods would run them, behind what Services would be, on the scheduler road.
+    pub fn start_replicas(cluster: &Cluster, namespace: &Namespace, number: u16) -> Option<Self> {
+        let mut plane = ControlPlane::prepare(cluster, namespace, "scheduler", stand_ins()?.join("carve"));
+        for replica in 0..number {
+            let pod = format!("controller-{replica}");
+            // The object is there for the label that says who leads; nobody schedules it.
+            let object = json!({
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod},
+                "spec": {"schedulerName": "nobody", "containers": [{"name": "main", "image": "none"}]},
+            });
+            namespace.apply(&object.to_string());
+            let ports = (PORTS.0 + 10 * replica, PORTS.1 + 10 * replica);
+            plane.replicas.push(Replica { ports, pod: Some(pod), process: None });
+        }
+        let behind: Vec<(String, (u16, u16))> =
+            plane.replicas.iter().filter_map(|one| Some((one.pod.clone()?, one.ports))).collect();
+        plane.doors = Some(Doors::open(cluster, namespace.name(), behind));
+        plane.begin();
+        Some(plane)
+    }
+
+    fn prepare(cluster: &Cluster, namespace: &Namespace, road: &str, binary: PathBuf) -> Self {
         let folder = std::env::temp_dir().join(format!("carve-control-plane-{}", namespace.name()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-        let mut plane = ControlPlane {
+        ControlPlane {
             cluster: cluster.clone(),
             namespace: namespace.name().to_owned(),
             binary,
             folder,
             road: road.to_owned(),
-            controller: None,
+            replicas: Vec::new(),
+            doors: None,
             scheduler: None,
+            before: String::new(),
             _alone: ALONE.lock().unwrap_or_else(PoisonError::into_inner),
-        };
-        plane.start_controller();
-        plane.wait_until_ready();
-        if road == "scheduler" {
-            plane.start_scheduler();
         }
-        Some(plane)
+    }
+
+    fn begin(&mut self) {
+        for replica in 0..self.replicas.len() {
+            self.start_replica(replica);
+        }
+        self.wait_until_ready();
+        if self.road == "scheduler" {
+            self.start_scheduler();
+        }
     }
 
     /// Starts the controller, and does not wait for it.
     pub fn start_controller(&mut self) {
-        let (webhook, extender) = PORTS;
-        let binary = self.binary.display().to_string();
-        let words = [
-            &binary,
-            "controller",
-            &format!("--listen=127.0.0.1:{webhook}"),
-            &format!("--extender-listen=127.0.0.1:{extender}"),
-            &format!("--webhook-url=https://127.0.0.1:{webhook}"),
-            &format!("--namespace={}", self.namespace),
-            &format!("--kubeconfig={}", self.cluster.kubeconfig()),
-            &format!("--road={}", self.road),
-        ];
-        self.controller = Some(self.cluster.background(&words, &[]));
+        self.start_replica(0);
     }
 
     /// Kills the controller with SIGKILL.
     pub fn kill_controller(&mut self) {
-        self.controller = None;
+        self.kill_replica(0);
+    }
+
+    /// Ports at which the API server and the scheduler ask.
+    fn ports(&self) -> (u16, u16) {
+        if self.doors.is_some() { Doors::PORTS } else { PORTS }
+    }
+
+    /// Starts one of several controllers, and does not wait for it.
+    pub fn start_replica(&mut self, number: usize) {
+        let asked = self.ports().0;
+        let Replica { ports: (webhook, extender), pod, .. } = &self.replicas[number];
+        let mut words = vec![
+            self.binary.display().to_string(),
+            "controller".to_owned(),
+            format!("--listen=127.0.0.1:{webhook}"),
+            format!("--extender-listen=127.0.0.1:{extender}"),
+            format!("--webhook-url=https://127.0.0.1:{asked}"),
+            format!("--namespace={}", self.namespace),
+            format!("--kubeconfig={}", self.cluster.kubeconfig()),
+            format!("--road={}", self.road),
+        ];
+        words.extend(pod.iter().map(|pod| format!("--pod-name={pod}")));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        self.replicas[number].process = Some(self.cluster.background(&words, &[]));
+    }
+
+    /// Kills one of several controllers with SIGKILL.
+    pub fn kill_replica(&mut self, number: usize) {
+        self.replicas[number].process = None;
+    }
+
+    /// The process of one of several controllers.
+    pub fn replica(&self, number: usize) -> &Background {
+        self.replicas[number].process.as_ref().unwrap_or_else(|| panic!("controller {number} does not run"))
+    }
+
+    /// Which of several controllers leads, by what its pod says.
+    pub fn leader(&self) -> Option<usize> {
+        let leads = self.cluster.get(&["pods", "-n", &self.namespace, "-l", "carve.dev/leader=true"]);
+        let name = leads["items"][0]["metadata"]["name"].as_str()?;
+        self.replicas.iter().position(|one| one.pod.as_deref() == Some(name))
     }
 
     /// Waits until the API server asks the controller: a pod that only it refuses is refused.
@@ -87,7 +179,7 @@ impl ControlPlane {
         self.cluster.until_or("the controller is asked about pods", PATIENCE, asked, || self.said());
     }
 
-    /// Starts the scheduler with what the controller wrote for it.
+    /// Starts the scheduler with what the controller wrote for it, in place of any that runs.
     pub fn start_scheduler(&mut self) {
         let secret = || self.cluster.get(&["secret", "carve-scheduler-tls", "-n", &self.namespace]);
         self.cluster.until_or(
@@ -102,27 +194,60 @@ impl ControlPlane {
             let bytes = base64::engine::general_purpose::STANDARD.decode(text).unwrap_or_default();
             self.write(file, &bytes);
         }
-        let config = self.write("config.yaml", self.scheduler_config().as_bytes());
+        self.run_scheduler(&self.scheduler_config());
+    }
+
+    /// Starts the same scheduler without extender, in place of any that runs.
+    pub fn start_plain_scheduler(&mut self) {
+        let mut config = self.scheduler_config();
+        config["profiles"] = json!([{"schedulerName": PLAIN_SCHEDULER}]);
+        if let Some(config) = config.as_object_mut() {
+            config.remove("extenders");
+        }
+        self.run_scheduler(&config);
+    }
+
+    /// Kills the scheduler with SIGKILL.
+    pub fn stop_scheduler(&mut self) {
+        if let Some(scheduler) = self.scheduler.take() {
+            self.before = scheduler.heard();
+        }
+    }
+
+    fn run_scheduler(&mut self, config: &Value) {
+        self.stop_scheduler();
+        let config = self.write("config.yaml", config.to_string().as_bytes());
         let config = format!("--config={}", config.display());
         self.scheduler = Some(self.cluster.background(&["kube-scheduler", &config, "--secure-port=0"], &[]));
     }
 
-    /// The shipped configuration, with the addresses and files of this place.
-    fn scheduler_config(&self) -> String {
+    /// The shipped configuration, with the addresses and files of this place. Its client may ask as often as it likes, so that nothing but
+    /// the work itself takes time.
+    fn scheduler_config(&self) -> Value {
         let first = SCHEDULER.split("\n---\n").next().unwrap_or_default();
         let map: Value = serde_saphyr::from_str(first).unwrap_or_else(|error| panic!("{error}"));
         let text = map["data"]["config.yaml"].as_str().unwrap_or_default();
         let here = text
-            .replace("https://carve-extender.carve.svc", &format!("https://127.0.0.1:{}", PORTS.1))
-            .replace("/certificates", &self.folder.display().to_string())
-            .replace("leaderElect: true", "leaderElect: false");
-        format!("{here}clientConnection: {{kubeconfig: {}}}\n", self.cluster.kubeconfig())
+            .replace("https://carve-extender.carve.svc", &format!("https://127.0.0.1:{}", self.ports().1))
+            .replace("/certificates", &self.folder.display().to_string());
+        let mut config: Value = serde_saphyr::from_str(&here).unwrap_or_else(|error| panic!("{error}"));
+        config["leaderElection"] = json!({"leaderElect": false});
+        config["clientConnection"] =
+            json!({"kubeconfig": self.cluster.kubeconfig(), "qps": 1000, "burst": 2000});
+        config
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.folder.join(name);
         std::fs::write(&path, bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         path
+    }
+
+    /// What the first controller tells Prometheus.
+    pub fn metrics(&self) -> String {
+        let address = format!("127.0.0.1:{}", PORTS.0);
+        let answer = self.cluster.within(move |_| async move { page(&address, "/metrics").await });
+        answer.unwrap_or_else(|error| panic!("no metrics: {error}\n{}", self.said()))
     }
 
     /// What `carve explain pod` says.
@@ -133,13 +258,19 @@ impl ControlPlane {
         self.cluster.on_node(&[&[binary.as_str(), "explain", "pod", &name], &own[..]].concat())
     }
 
-    /// What both have said.
+    /// What all have said.
     pub fn said(&self) -> String {
-        let of = |one: &Option<Background>| one.as_ref().map(Background::heard).unwrap_or_default();
-        let scheduler = of(&self.scheduler);
-        let last: Vec<&str> = scheduler.lines().rev().take(40).collect();
-        let last: Vec<&str> = last.into_iter().rev().collect();
-        format!("── controller\n{}\n── scheduler\n{}", of(&self.controller), last.join("\n"))
+        let last = |text: String| {
+            let lines: Vec<&str> = text.lines().collect();
+            lines[lines.len().saturating_sub(40)..].join("\n")
+        };
+        let mut said = String::new();
+        for (number, replica) in self.replicas.iter().enumerate() {
+            let heard = replica.process.as_ref().map(Background::heard).unwrap_or_default();
+            said.push_str(&format!("── controller {number}\n{}\n", last(heard)));
+        }
+        let scheduler = self.scheduler.as_ref().map_or_else(|| self.before.clone(), Background::heard);
+        format!("{said}── scheduler\n{}", last(scheduler))
     }
 }
 
@@ -149,7 +280,8 @@ impl Drop for ControlPlane {
         for kind in ["mutatingwebhookconfiguration", "validatingwebhookconfiguration"] {
             let _ = self.cluster.try_kubectl(&["delete", kind, "carve", "--ignore-not-found"], None);
         }
-        (self.scheduler, self.controller) = (None, None);
+        self.scheduler = None;
+        self.replicas.clear();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -3,7 +3,11 @@
 //! Unlike the lab's fleet they come and go with a test, each has a name of its own, and nobody renews a lease for them: pods that are
 //! put there tolerate every taint.
 
-use crate::Cluster;
+use crate::inside::create_all;
+use crate::{Cluster, plain_name};
+use carve_cluster_api::names;
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
 use serde_json::{Value, json};
 
 /// Label that says whose they are.
@@ -19,12 +23,27 @@ pub struct HollowNodes {
 impl HollowNodes {
     /// Makes nodes with these names, once what an interrupted run left is gone.
     pub fn new(cluster: &Cluster, suite: &str, names: &[String]) -> Self {
+        HollowNodes::made(cluster, suite, &names.iter().map(|name| node(name, suite)).collect::<Vec<_>>())
+    }
+
+    /// Makes so many nodes with so many GPUs each, as an agent that gives out parts describes them.
+    pub fn with_gpus(cluster: &Cluster, suite: &str, count: usize, gpus: usize, memory: u64) -> Self {
+        let nodes = (0..count).map(|number| {
+            let name = format!("{suite}-{number:04}");
+            let mut node = node(&name, suite);
+            describe(&mut node, &name, gpus, memory);
+            node
+        });
+        HollowNodes::made(cluster, suite, &nodes.collect::<Vec<_>>())
+    }
+
+    fn made(cluster: &Cluster, suite: &str, items: &[Value]) -> Self {
         let nodes = HollowNodes { cluster: cluster.clone(), suite: suite.to_owned() };
         nodes.withdraw();
-        let items: Vec<Value> = names.iter().map(|name| node(name, suite)).collect();
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
-        let made = cluster.try_kubectl(&["create", "-f", "-"], Some(&list));
-        made.unwrap_or_else(|error| panic!("kubectl create nodes: {error}"));
+        let objects: Vec<Node> =
+            items.iter().filter_map(|item| serde_json::from_value(item.clone()).ok()).collect();
+        let made = cluster.within(|client| create_all(Api::<Node>::all(client), objects));
+        made.unwrap_or_else(|error| panic!("nodes can not be made: {error}"));
         nodes
     }
 
@@ -47,9 +66,9 @@ impl HollowNodes {
     }
 
     fn withdraw(&self) {
-        let mine = format!("{LABEL}={}", self.suite);
-        let words = ["delete", "nodes", "-l", &mine, "--ignore-not-found", "--wait=false"];
-        let _ = self.cluster.try_kubectl(&words, None);
+        // All at once: one after the other, a thousand would take kubectl half a minute.
+        let mine = format!("/api/v1/nodes?labelSelector={LABEL}%3D{}", self.suite);
+        let _ = self.cluster.try_kubectl(&["delete", "--raw", &mine], None);
     }
 }
 
@@ -68,4 +87,26 @@ fn node(name: &str, suite: &str) -> Value {
         "metadata": {"name": name, "labels": {LABEL: suite, "kubernetes.io/hostname": name}},
         "status": {"capacity": size, "allocatable": size},
     })
+}
+
+/// Adds GPUs in every form that somebody counts them in, and says of the node from the start what would be said of it after a minute without
+/// a kubelet: nobody changes it while a suite measures.
+fn describe(node: &mut Value, name: &str, gpus: usize, memory: u64) {
+    let gpu = |number| json!({"uuid": format!("GPU-{name}-{number}"), "product": "NVIDIA A100-SXM4-80GB", "memory": memory});
+    let offer = json!({"v": 1, "gpus": (0..gpus).map(gpu).collect::<Vec<_>>()});
+    node["metadata"]["annotations"] = json!({names::GPUS: offer.to_string()});
+    let sums =
+        [("slice", gpus as u64 * 16), ("memory", gpus as u64 * memory), ("compute", gpus as u64 * 100)];
+    for (which, sum) in sums {
+        for name in [format!("carve.dev/{which}"), plain_name(which)] {
+            for list in ["capacity", "allocatable"] {
+                node["status"][list][&name] = sum.to_string().into();
+            }
+        }
+    }
+    let unknown = |kind: &str| json!({"type": kind, "status": "Unknown", "reason": "NodeStatusNeverUpdated", "message": "it has no kubelet"});
+    let conditions = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"].map(unknown);
+    node["status"]["conditions"] = conditions.to_vec().into();
+    let taint = |effect: &str| json!({"key": "node.kubernetes.io/unreachable", "effect": effect});
+    node["spec"] = json!({"taints": [taint("NoSchedule"), taint("NoExecute")]});
 }

@@ -1,6 +1,9 @@
 //! A namespace of its own for each test.
 
+use crate::inside::create_all;
 use crate::{Cluster, PATIENCE};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -38,6 +41,23 @@ impl Namespace {
     /// Applies a manifest, or tells why it was refused.
     pub fn try_apply(&self, manifest: &str) -> Result<String, String> {
         self.cluster.try_kubectl(&["apply", "-n", &self.name, "-f", "-"], Some(manifest))
+    }
+
+    /// Creates pods, several at once; a refusal is the test's failure.
+    pub fn create_pods(&self, pods: &[Value]) {
+        let pods: Vec<Pod> = pods
+            .iter()
+            .map(|pod| serde_json::from_value(pod.clone()).unwrap_or_else(|error| panic!("{error}: {pod}")))
+            .collect();
+        let name = self.name.clone();
+        let made = self.cluster.within(move |client| create_all(Api::namespaced(client, &name), pods));
+        made.unwrap_or_else(|error| panic!("pods can not be made: {error}"));
+    }
+
+    /// Deletes all pods at once, without waiting for anybody to confirm their end.
+    pub fn delete_pods(&self) {
+        let all = format!("/api/v1/namespaces/{}/pods?gracePeriodSeconds=0", self.name);
+        self.cluster.kubectl(&["delete", "--raw", &all]);
     }
 
     /// An object of this namespace, or null.

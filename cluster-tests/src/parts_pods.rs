@@ -1,0 +1,88 @@
+//! Pods that ask for parts of GPUs in the words of several systems, and others of the same size that need no extender.
+
+use serde_json::{Value, json};
+
+/// Resources by which a scheduler without extender counts what the same pods take.
+const PLAIN: &str = "parts.lab";
+
+/// The name of a plain resource: `slice`, `memory` or `compute`.
+pub fn plain_name(which: &str) -> String {
+    format!("{PLAIN}/{which}")
+}
+
+/// What a pod asks for.
+#[derive(Debug, Clone)]
+pub struct PartsAsk {
+    /// What stands in its annotations.
+    pub annotations: Value,
+    /// What stands in its limits.
+    pub limits: Value,
+    /// The same as parts, MiB and percent in sum.
+    pub plain: (u64, u64, u64),
+}
+
+/// Requests in the words of several systems, for GPUs of 81,920 MiB: from a twentieth of a GPU to two halves.
+pub fn part_asks() -> Vec<PartsAsk> {
+    let ask = |annotations: Value, limits: Value, plain| PartsAsk { annotations, limits, plain };
+    vec![
+        ask(
+            json!({}),
+            json!({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "8000", "nvidia.com/gpucores": "10"}),
+            (1, 8_000, 10),
+        ),
+        ask(json!({"gpu-fraction": "0.5"}), json!({}), (1, 40_960, 50)),
+        ask(json!({}), json!({"carve.dev/gpu-memory": "4096", "carve.dev/gpu-compute": "5"}), (1, 4_096, 5)),
+        ask(
+            json!({}),
+            json!({"volcano.sh/vgpu-number": "2", "volcano.sh/vgpu-memory": "20480", "volcano.sh/vgpu-cores": "30"}),
+            (2, 40_960, 60),
+        ),
+        ask(
+            json!({}),
+            json!({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "30000", "nvidia.com/gpucores": "40"}),
+            (1, 30_000, 40),
+        ),
+        ask(json!({"gpu-fraction": "0.25"}), json!({}), (1, 20_480, 25)),
+        ask(
+            json!({}),
+            json!({"carve.dev/gpu-memory": "16384", "carve.dev/gpu-compute": "33"}),
+            (1, 16_384, 33),
+        ),
+        ask(
+            json!({}),
+            json!({"koordinator.sh/gpu-core": "70", "koordinator.sh/gpu-memory-ratio": "70"}),
+            (1, 57_344, 70),
+        ),
+    ]
+}
+
+impl PartsAsk {
+    /// A pod that asks in these words, for any node.
+    pub fn pod(&self, name: &str) -> Value {
+        pod(name, &self.annotations, &self.limits)
+    }
+
+    /// A pod of the same size that a scheduler of this name can place alone.
+    pub fn plain_pod(&self, name: &str, scheduler: &str) -> Value {
+        let (slices, memory, compute) = self.plain;
+        let limits = json!({
+            plain_name("slice"): slices.to_string(),
+            plain_name("memory"): memory.to_string(),
+            plain_name("compute"): compute.to_string(),
+        });
+        let mut pod = pod(name, &json!({}), &limits);
+        pod["spec"]["schedulerName"] = scheduler.into();
+        pod
+    }
+}
+
+fn pod(name: &str, annotations: &Value, limits: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": annotations},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "automountServiceAccountToken": false,
+            "containers": [{"name": "main", "image": "none", "resources": {"limits": limits}}],
+        },
+    })
+}
