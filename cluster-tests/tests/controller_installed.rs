@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 const SUITE: &str = "installed";
 const SCHEDULER: &str = "localhost/kube-scheduler:1";
+/// Address of the Service by which the scheduler reaches the leader.
+const EXTENDER: &str = "10.96.200.10";
 const MANIFESTS: [&str; 3] = [
     include_str!("../../examples/controller/rbac.yaml"),
     include_str!("../../examples/controller/controller.yaml"),
@@ -31,6 +33,13 @@ impl Installed {
                     if scheduler { SCHEDULER.into() } else { cluster.carve_image().into() };
                 spec["containers"][0]["imagePullPolicy"] = "Never".into();
                 spec["terminationGracePeriodSeconds"] = 1.into();
+                // Nodes without kubelets say nothing of their system.
+                spec["nodeSelector"] = json!({"kubernetes.io/os": "linux"});
+                // The lab has no name server.
+                spec["hostAliases"] = json!([{"ip": EXTENDER, "hostnames": ["carve-extender.carve.svc"]}]);
+            }
+            if object["kind"] == "Service" && object["metadata"]["name"] == "carve-extender" {
+                object["spec"]["clusterIP"] = EXTENDER.into();
             }
             all.push(object);
         }
