@@ -6,7 +6,7 @@ use crate::inside::page;
 use crate::{Background, Cluster, Namespace, PATIENCE};
 use base64::Engine;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The scheduler's configuration as it is shipped.
@@ -105,6 +105,11 @@ impl ControlPlane {
             before: String::new(),
             _alone: ALONE.lock().unwrap_or_else(PoisonError::into_inner),
         }
+    }
+
+    /// The program.
+    pub fn binary(&self) -> &Path {
+        &self.binary
     }
 
     fn begin(&mut self) {

@@ -1,10 +1,9 @@
 //! Pods that wait for MIG devices get them: every node is cut anew when the mix changes, nobody asks for it, and what is in use stays.
 
-use carve_cluster_tests::{Background, Cluster, GpuNode, Namespace, PATIENCE, Pod};
+use carve_cluster_tests::{Background, Cluster, ControlPlane, GpuNode, Namespace, PATIENCE, Pod};
 use carve_gpu_host::GpuHost;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Two A100s for each node.
@@ -15,6 +14,7 @@ struct Scene<'a> {
     cluster: &'a Cluster,
     namespace: &'a Namespace,
     programs: Vec<Background>,
+    plane: &'a ControlPlane,
 }
 
 impl Scene<'_> {
@@ -64,7 +64,8 @@ impl Scene<'_> {
 
     fn until(&self, what: &str, holds: impl Fn() -> bool) {
         let more = || {
-            let heard: Vec<String> = self.programs.iter().map(Background::heard).collect();
+            let agents = self.programs.iter().map(Background::heard);
+            let heard: Vec<String> = agents.chain([self.plane.said()]).collect();
             let last = |text: &String| text.lines().rev().take(30).collect::<Vec<_>>().join("\n");
             let plans = self.cluster.try_kubectl(&["get", "sliceplans", "-o", "yaml"], None);
             let plans = plans.unwrap_or_else(|error| error);
@@ -130,17 +131,14 @@ fn the_mix_changes_and_every_pod_runs() {
         cluster.try_kubectl(&["apply", "-f", "-"], Some(&text)).expect("the API server takes the definition");
     }
     let namespace = cluster.namespace("on-demand");
-    let binary = Path::new(env!("CARGO_BIN_EXE_repartition_controller"));
-    let carve = binary.parent().expect("a folder").join("carve");
+    let own = cluster.namespace("on-demand-control");
+    let Some(plane) = ControlPlane::start_replicas(&cluster, &own, 2) else { return };
+    let carve = plane.binary();
     // By environment, so that a container can be asked which device it has.
     let settings =
         [("MIG_STRATEGY", "mixed"), ("CARVE_PROBE_SECONDS", "1"), ("DEVICE_LIST_STRATEGY", "envvar")];
-    let mut programs: Vec<Background> =
-        nodes.iter().map(|node| node.agent_as_process(&namespace, &carve, &settings)).collect();
-    for replica in ["one", "two"] {
-        programs.push(cluster.background(&[&binary.display().to_string(), replica], &[]));
-    }
-    let scene = Scene { cluster: &cluster, namespace: &namespace, programs };
+    let programs = nodes.iter().map(|node| node.agent_as_process(&namespace, carve, &settings)).collect();
+    let scene = Scene { cluster: &cluster, namespace: &namespace, programs, plane: &plane };
     is_refused(&scene);
     is_shared(&scene);
     let kept = is_shown_and_then_done(&scene, &nodes);

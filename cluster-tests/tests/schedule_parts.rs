@@ -108,7 +108,20 @@ fn a_part_is_admitted_placed_and_held() {
     println!("{told}");
     // What is promised is what a program gets: 3000 MiB, and not one more.
     let taken = tenants.exec("hami-1", &["/takes-memory"]);
-    assert!(taken.starts_with("3000 2944 "), "{taken}");
+    let numbers: Vec<u64> = taken.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    // In steps of 64 MiB, less what the driver takes for the program itself.
+    assert!(numbers[0] == 3_000 && (2_000..=2_944).contains(&numbers[1]), "{taken}");
+    // The node tells of it as of shares of claims.
+    let told = |name: &str, value: &str| {
+        let metrics = agent.metrics();
+        let start = format!("carve_agent_{name}{{");
+        let about = |line: &&str| line.starts_with(&start) && line.contains("pod=\"hami-1\"");
+        metrics.lines().find(about).is_some_and(|line| line.ends_with(value))
+    };
+    agent.until("the series of a part", || {
+        told("share_memory_limit_bytes", &format!(" {}", 3000_u64 << 20))
+            && told("share_memory_denials_total", " 1")
+    });
 }
 
 /// A pod that asks for a part and does something else besides.
@@ -222,6 +235,8 @@ fn nobody_gets_around_it() {
     let error = tenants.try_apply(&deployment.to_string()).expect_err("half a GPU");
     assert!(error.contains("spec.template.spec.containers[0]") && error.contains("gpu-fraction"), "{error}");
 
+    quotas_hold(&cluster);
+
     // Without the controller nothing that asks for parts comes in, and everything else does.
     plane.kill_controller();
     let error = tenants.try_apply(&asking("closed", |_| {})).expect_err("fails closed");
@@ -236,4 +251,24 @@ fn nobody_gets_around_it() {
     plane.start_controller();
     plane.wait_until_ready();
     tenants.apply(&asking("open", |_| {}));
+}
+
+/// Quotas count what a pod comes to, whosever words it is in: in those words, and in ours for all of them together.
+fn quotas_hold(cluster: &Cluster) {
+    let words = |name: &str, limits: Value| {
+        asking(name, |pod| pod["spec"]["containers"][0]["resources"]["limits"] = limits.clone())
+    };
+    let hami = |name: &str| words(name, json!({"nvidia.com/gpumem": "3000", "nvidia.com/gpucores": "10"}));
+    for (number, quota) in ["requests.nvidia.com/gpumem", "requests.carve.dev/memory"].into_iter().enumerate()
+    {
+        let namespace = cluster.namespace(&format!("around-quota-{number}"));
+        let object = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "gpus"}, "spec": {"hard": {quota: "5000"}}});
+        namespace.apply(&object.to_string());
+        cluster.until("the quota counts", PATIENCE, || {
+            namespace.get(&["resourcequota", "gpus"])["status"]["hard"][quota].is_string()
+        });
+        namespace.apply(&hami("first"));
+        let error = namespace.try_apply(&hami("second")).expect_err(quota);
+        assert!(error.contains("exceeded quota") && error.contains(quota), "{quota}: {error}");
+    }
 }

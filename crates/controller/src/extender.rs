@@ -6,7 +6,7 @@ use carve_bookings::{Booking, PodUid, Slices};
 use carve_extender::wire::{
     Args, BindingArgs, BindingResult, FilterResult, HostPriority, Pod, PreemptionArgs, PreemptionResult,
 };
-use carve_extender::{Asked, binding, decide, filter, preempt, prioritize};
+use carve_extender::{Asked, binding, decide, preempt, prioritize, shortlist};
 use serde_json::Value;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -70,7 +70,7 @@ impl Extender {
             return wrong("nodes came as objects; set nodeCacheCapable: true for this extender".to_owned());
         };
         match Asked::of(&args.pod) {
-            Ok(asked) => filter(cluster.book(), nodes, &asked),
+            Ok(asked) => shortlist(cluster.book(), nodes, &asked),
             // No node can change that, and it should stand in the pod's events.
             Err(error) => {
                 let all = nodes.iter().map(|node| (node.clone(), error.to_string())).collect();

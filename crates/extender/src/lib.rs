@@ -12,5 +12,5 @@ mod want;
 pub mod wire;
 
 pub use asked::{Asked, AskedError};
-pub use verbs::{binding, decide, filter, preempt, prioritize};
+pub use verbs::{binding, decide, filter, preempt, prioritize, shortlist};
 pub use want::{NotServed, want_of};

@@ -42,6 +42,31 @@ pub fn filter(book: &Book, nodes: &[String], asked: &Asked) -> FilterResult {
     result
 }
 
+/// The most nodes that are named to the scheduler. It asks how good each of them is and weighs it by itself as well, one pod after the other.
+const SHORTLIST: usize = 64;
+
+/// The best of the nodes on which a pod fits. Why it does not fit on others is said only where it fits nowhere: nobody reads it otherwise, and in a
+/// full cluster it would be most of the answer.
+pub fn shortlist(book: &Book, nodes: &[String], asked: &Asked) -> FilterResult {
+    let mut fitting: Vec<(u8, &String)> = Vec::new();
+    for node in nodes {
+        let Some(room) = room(book, node, asked) else { continue };
+        if let Ok(slices) = choose(&room, &asked.want) {
+            fitting.push((points(&room, &slices), node));
+        }
+    }
+    if fitting.is_empty() {
+        return filter(book, nodes, asked);
+    }
+    // Equal ones stay in the scheduler's order, which changes from pod to pod.
+    fitting.sort_by_key(|(points, _)| std::cmp::Reverse(*points));
+    fitting.truncate(SHORTLIST);
+    FilterResult {
+        node_names: fitting.into_iter().map(|(_, node)| node.clone()).collect(),
+        ..FilterResult::default()
+    }
+}
+
 /// How good each node is.
 pub fn prioritize(book: &Book, nodes: &[String], asked: &Asked) -> Vec<HostPriority> {
     let score = |node: &String| {

@@ -1,6 +1,6 @@
 //! The verbs, in the scheduler's own words.
 
-use super::{binding, decide, filter, preempt, prioritize};
+use super::{SHORTLIST, binding, decide, filter, preempt, prioritize, shortlist};
 use crate::asked::{Asked, AskedError};
 use crate::wire::{Args, BindingArgs, PreemptionArgs};
 use carve_bookings::{Book, Booking, Gpu, Offer, PodUid, Slices};
@@ -143,4 +143,36 @@ fn who_was_not_admitted_is_told_so() {
     let error = Asked::of(&serde_json::from_value(bare).unwrap()).unwrap_err();
     assert!(matches!(error, AskedError::NotAdmitted(_)));
     assert!(error.to_string().contains("team/one"), "{error}");
+}
+
+#[test]
+fn only_the_best_nodes_are_named_and_reasons_only_where_none_is() {
+    let mut book = Book::default();
+    let names: Vec<String> = (0..200).map(|number| format!("n{number}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        book.offer(name, offer(number, 1));
+    }
+    // Every tenth is in use, and so better; every fiftieth is full.
+    for number in (0..200).step_by(10) {
+        let memory = if number % 50 == 0 { 80_000 } else { 30_000 };
+        bind(&mut book, &pod(&format!("there-{number}"), 0, memory, 50), &names[number]);
+    }
+    let second = asked(&pod("second", 0, 40_000, 30));
+    let short = shortlist(&book, &names, &second);
+    assert_eq!(short.node_names.len(), SHORTLIST);
+    let in_use: Vec<&String> = names
+        .iter()
+        .step_by(10)
+        .filter(|name| !["n0", "n50", "n100", "n150"].contains(&name.as_str()))
+        .collect();
+    assert_eq!(short.node_names.iter().take(16).collect::<Vec<_>>(), in_use);
+    assert!(short.failed_nodes.is_empty() && short.failed_and_unresolvable_nodes.is_empty());
+    // Whichever is best of all is best of these.
+    let best = |nodes: &[String]| prioritize(&book, nodes, &second).into_iter().map(|one| one.score).max();
+    assert_eq!(best(&short.node_names), best(&names));
+    let all = filter(&book, &names, &second);
+    assert!(short.node_names.iter().all(|name| all.node_names.contains(name)) && all.node_names.len() == 196);
+    let whole = asked(&pod("whole", 0, 80_001, 100));
+    assert_eq!(shortlist(&book, &names, &whole), filter(&book, &names, &whole));
+    assert_eq!(shortlist(&book, &names, &whole).failed_nodes.len(), 200);
 }

@@ -28,7 +28,7 @@ use crate::mps::MpsDoor;
 use crate::options::{AgentOptions, ConfigSource, Job};
 use crate::plugins::Plugins;
 use crate::rivals::{Rival, all_parts, rivals};
-use crate::slices::SlicesDoor;
+use crate::slices::{SlicesBeginning, SlicesDoor};
 use crate::tell::Reporter;
 use crate::validation::Basis;
 use carve_cluster_api::{NodeApi, NodeView, Tone, names};
@@ -287,7 +287,15 @@ impl Agent {
     /// Serves tokens from now on.
     pub(crate) fn open_slices(&mut self, api: NodeApi) {
         let (settings, news) = (Arc::clone(&self.settings), self.news_for_dra());
-        self.slices = Some(SlicesDoor::open(&self.options, settings, api, &self.reporter, news));
+        self.slices = Some(SlicesDoor::open(SlicesBeginning {
+            options: &self.options,
+            settings,
+            machine: self.machine.clone(),
+            api,
+            reporter: &self.reporter,
+            metrics: Arc::clone(&self.metrics),
+            news,
+        }));
     }
 
     /// What the doors for claims and for tokens are to know.

@@ -1,12 +1,13 @@
 //! Measures what a process's context takes of each GPU, so that shares can contain it; claims do not wait for that.
 
 use super::NodeNews;
+use super::on_record::LookUp;
 use crate::driver_links::DriverLinks;
 use crate::machine::Machine;
 use crate::mps::cuda_probe;
 use crate::options::AgentOptions;
 use carve_cuda::context_cost;
-use carve_dra_driver::{RecordStore, UsageRecord};
+use carve_dra_driver::UsageRecord;
 use carve_gpu_model::{Bytes, GpuIndex};
 use carve_limiter_host::Contexts;
 use carve_slicing::NodeGpus;
@@ -36,7 +37,7 @@ pub(crate) fn by_probe(options: &AgentOptions, driver_root: &str, version: &str)
 /// Measures, as long as there are GPUs of which it is not known.
 pub(crate) struct Measuring {
     pub(crate) machine: Machine,
-    pub(crate) store: RecordStore,
+    pub(crate) on_record: LookUp,
     pub(crate) contexts: Contexts,
     pub(crate) within: Within,
     pub(crate) news: watch::Receiver<NodeNews>,
@@ -113,9 +114,9 @@ impl Measuring {
 
     /// GPUs that claims have or processes use: measuring must not cost a tenant its memory.
     async fn held(&self, node: &NodeGpus) -> Result<BTreeSet<String>, String> {
-        let store = self.store.clone();
-        let records = tokio::task::spawn_blocking(move || store.look()).await;
-        let records = records.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        let look_up = Arc::clone(&self.on_record);
+        let records = tokio::task::spawn_blocking(move || look_up()).await;
+        let records = records.map_err(|error| error.to_string())??;
         let devices = records.claims.into_values().flat_map(|record| record.devices);
         let taking = devices.filter(|device| device.usage != UsageRecord::Watch);
         let mut held: BTreeSet<String> = taking.map(|device| device.gpu).collect();
@@ -184,6 +185,7 @@ fn choices(
 mod tests {
     use super::{Choice, Measuring, Within, choices};
     use crate::dra::NodeNews;
+    use crate::dra::on_record::of_claims;
     use crate::machine::OpenHost;
     use carve_dra_driver::RecordStore;
     use carve_gpu_host::{GpuHost, Machine, SimulatedHost};
@@ -210,7 +212,7 @@ mod tests {
         let (_, news) = watch::channel(NodeNews { node: node.clone(), sick: BTreeMap::new(), runtime: None });
         let measuring = Measuring {
             machine: crate::machine::Machine::open(&open).await.expect("the machine"),
-            store: RecordStore::of_agent(folder),
+            on_record: of_claims(RecordStore::of_agent(folder), "b".to_owned(), watch::channel(Vec::new()).1),
             contexts: Contexts::new(&folder.join("contexts"), "570.86.15"),
             within,
             news,

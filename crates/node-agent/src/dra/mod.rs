@@ -14,7 +14,8 @@ pub(crate) mod contexts;
 mod daemons;
 mod driver;
 mod facts;
-mod oversight;
+pub(crate) mod on_record;
+pub(crate) mod oversight;
 mod publish;
 pub(crate) mod shares;
 mod sweep;
@@ -98,8 +99,7 @@ impl DraDoor {
         let beginning = oversight::Beginning {
             machine: machine.clone(),
             metrics: Arc::clone(&metrics),
-            store: RecordStore::of_agent(&options.state_dir),
-            boot: boot.clone(),
+            on_record: on_record::of_claims(RecordStore::of_agent(&options.state_dir), boot.clone(), holders),
             driver: dra.driver_name.clone(),
             root: dra.limits.clone(),
             proc: PathBuf::from("/proc"),
@@ -107,8 +107,8 @@ impl DraDoor {
             // Zero says that contexts are beside shares, and nobody can tell code from them.
             charges: dra.limiter_context != Some(0),
             news: heard.clone(),
-            held: holders,
         };
+        let on_record = Arc::clone(&beginning.on_record);
         // Without a limiter nobody counts, and what is not known is not waited for.
         let measured = contexts::measured(&options, &version);
         let context = match dra.limiter_context {
@@ -149,7 +149,7 @@ impl DraDoor {
         });
         let measuring = contexts::Measuring {
             machine: machine.clone(),
-            store: RecordStore::of_agent(&options.state_dir),
+            on_record,
             contexts: measured,
             within,
             news: heard.clone(),

@@ -14,13 +14,13 @@ mod series;
 mod words;
 
 use super::NodeNews;
-use crate::holders::ClaimHeld;
+use super::on_record::{LookUp, OnRecord};
 use crate::machine::{Machine, OwnerGone};
 use crate::metrics::Metrics;
 use crate::tell::Reporter;
 use accounts::{Accounts, Told};
 use carve_cluster_api::Tone;
-use carve_dra_driver::{ClaimRecord, RecordStore};
+use carve_dra_driver::ClaimRecord;
 use carve_gpu_host::{GpuHost, GpuProcess, HostResult};
 use carve_gpu_model::GpuIndex;
 use carve_limiter_host::monotonic;
@@ -38,25 +38,24 @@ const LOOK: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What it is made of.
-pub(super) struct Beginning {
-    pub(super) machine: Machine,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) store: RecordStore,
-    pub(super) boot: String,
-    pub(super) driver: String,
+pub(crate) struct Beginning {
+    pub(crate) machine: Machine,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Shares and who holds them.
+    pub(crate) on_record: LookUp,
+    pub(crate) driver: String,
     /// Where limits of shares are.
-    pub(super) root: PathBuf,
+    pub(crate) root: PathBuf,
     /// The kernel's folder about processes.
-    pub(super) proc: PathBuf,
-    pub(super) own_pod: Option<String>,
+    pub(crate) proc: PathBuf,
+    pub(crate) own_pod: Option<String>,
     /// Whether shares are charged what their processes have beyond what they count.
-    pub(super) charges: bool,
-    pub(super) news: watch::Receiver<NodeNews>,
-    pub(super) held: watch::Receiver<Vec<ClaimHeld>>,
+    pub(crate) charges: bool,
+    pub(crate) news: watch::Receiver<NodeNews>,
 }
 
 /// Looks again and again, once this agent is the one that gives turns: of two in a rolling update one tells.
-pub(super) async fn run(beginning: Beginning, in_charge: Arc<AtomicBool>, reporter: Reporter) {
+pub(crate) async fn run(beginning: Beginning, in_charge: Arc<AtomicBool>, reporter: Reporter) {
     let mut oversight = Oversight::new(beginning);
     loop {
         tokio::time::sleep(LOOK).await;
@@ -90,19 +89,16 @@ impl Oversight {
 
     /// Looks once and sets the series. Answers what there is to warn of.
     async fn look(&mut self) -> Vec<(&'static str, String)> {
-        let store = self.beginning.store.clone();
-        let read = tokio::task::spawn_blocking(move || store.look()).await;
-        let mut records = match read {
-            Ok(Ok(records)) => records.claims,
+        let look_up = Arc::clone(&self.beginning.on_record);
+        let (records, held) = match tokio::task::spawn_blocking(move || look_up()).await {
+            Ok(Ok(OnRecord { claims, held })) => (claims, held),
             Ok(Err(error)) => {
-                tracing::debug!(%error, "the series about shares stay as they are");
+                tracing::debug!(error, "the series about shares stay as they are");
                 return Vec::new();
             }
             Err(_) => return Vec::new(),
         };
-        records.retain(|_, record| record.boot == self.beginning.boot);
         let shown = self.ask(&records).await;
-        let held = self.beginning.held.borrow().clone();
         let Some(mut accounts) = self.accounts.take() else { return Vec::new() };
         let looked = tokio::task::spawn_blocking(move || {
             let told = accounts.look(monotonic(), &records, &held, &shown);

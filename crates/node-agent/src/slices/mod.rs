@@ -6,9 +6,11 @@
 //!   kubelet ──this container starts──▶ start ──whose tokens──▶ kubelet, ──what was decided──▶ API server
 //!                                        └─▶ store: record, limits, CDI file of each token
 //!   kubelet ──who still holds tokens──▶ sweep ──▶ store
+//!   store ──overseen: in the words of claims──▶ oversight (series, escapes), contexts
 //! ```
 
 mod offer;
+mod overseen;
 mod serving;
 mod start;
 mod store;
@@ -19,8 +21,10 @@ mod tokens;
 
 use crate::cdi::Cdi;
 use crate::dra::NodeNews;
-use crate::dra::{contexts, shares};
+use crate::dra::{contexts, oversight, shares};
 use crate::holders::holders;
+use crate::machine::Machine;
+use crate::metrics::Metrics;
 use crate::options::AgentOptions;
 use crate::tell::Reporter;
 use carve_bookings::TokenHolder;
@@ -30,8 +34,9 @@ use carve_slicing::Settings;
 use serving::Serving;
 use start::{NodeFacts, Starter};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use store::{NodeParts, Store};
 use tokio::sync::watch;
@@ -51,23 +56,31 @@ impl std::fmt::Debug for SlicesDoor {
     }
 }
 
+/// What the door is made of.
+pub(crate) struct SlicesBeginning<'a> {
+    pub(crate) options: &'a AgentOptions,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) machine: Machine,
+    pub(crate) api: NodeApi,
+    pub(crate) reporter: &'a Reporter,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) news: NodeNews,
+}
+
 impl SlicesDoor {
     /// Opens the door.
-    pub(crate) fn open(
-        options: &AgentOptions,
-        settings: Arc<Settings>,
-        api: NodeApi,
-        reporter: &Reporter,
-        news: NodeNews,
-    ) -> Self {
+    pub(crate) fn open(beginning: SlicesBeginning<'_>) -> Self {
+        let SlicesBeginning { options, settings, machine, api, reporter, metrics, news } = beginning;
         let limiter = options.dra.limiter.clone();
         if limiter.is_none() {
             let message = "no --limiter is given: containers can use more of a GPU than their part";
             reporter.event(Tone::Warning, "SlicesNotHeld", message);
         }
+        let version = news.node.driver.version.clone();
+        let measured = contexts::measured(options, &version);
         let context = match options.dra.limiter_context {
             Some(bytes) => ContextMemory::Told(bytes),
-            None => ContextMemory::Measured(contexts::measured(options, &news.node.driver.version)),
+            None => ContextMemory::Measured(measured.clone()),
         };
         let store = Store {
             folder: options.state_dir.join("slices"),
@@ -90,11 +103,35 @@ impl SlicesDoor {
             turn: Default::default(),
         });
         tokio::spawn(offer::run(api, reporter.clone(), heard.clone()));
-        tokio::spawn(find_files(Cdi::new(options), settings, reporter.clone(), heard, facts));
         if store.places.limiter.is_some() {
             let (root, turns) = (store.places.limits.clone(), store.clone());
-            tokio::spawn(shares::run(Box::new(move || turns.shares()), root, Arc::default()));
+            let in_charge = Arc::new(AtomicBool::new(false));
+            tokio::spawn(shares::run(Box::new(move || turns.shares()), root.clone(), Arc::clone(&in_charge)));
+            let on_record = overseen::look_up(store.clone());
+            if options.dra.limiter_context.is_none() {
+                let measuring = contexts::Measuring {
+                    machine: machine.clone(),
+                    on_record: Arc::clone(&on_record),
+                    contexts: measured,
+                    within: contexts::by_probe(options, &settings.driver_root, &version),
+                    news: heard.clone(),
+                };
+                tokio::spawn(measuring.run());
+            }
+            let beginning = oversight::Beginning {
+                machine,
+                metrics,
+                on_record,
+                driver: overseen::DRIVER.to_owned(),
+                root,
+                proc: PathBuf::from("/proc"),
+                own_pod: options.dra.instance.clone(),
+                charges: options.dra.limiter_context != Some(0),
+                news: heard.clone(),
+            };
+            tokio::spawn(oversight::run(beginning, in_charge, reporter.clone()));
         }
+        tokio::spawn(find_files(Cdi::new(options), settings, reporter.clone(), heard, facts));
         tokio::spawn(sweep::run(store, pod_resources));
         SlicesDoor { news, serving: Serving::new(options.kubelet_socket.clone(), starter) }
     }

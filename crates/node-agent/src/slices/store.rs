@@ -185,7 +185,7 @@ impl Store {
 }
 
 /// What the share of a container is called where limits are kept. Init containers leave their tokens to others of their pod.
-fn share_name(container: &str, token: &str) -> String {
+pub(super) fn share_name(container: &str, token: &str) -> String {
     format!("{container}.{token}")
 }
 

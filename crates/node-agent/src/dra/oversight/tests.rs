@@ -2,6 +2,7 @@
 
 use super::{Beginning, Oversight, shown_on};
 use crate::dra::NodeNews;
+use crate::dra::on_record::of_claims;
 use crate::holders::ClaimHeld;
 use crate::machine::{Machine, OpenHost};
 use crate::metrics::Metrics;
@@ -126,15 +127,13 @@ impl Node {
         Oversight::new(Beginning {
             machine: self.machine.clone(),
             metrics: Arc::clone(&self.metrics),
-            store: self.store(),
-            boot: "b".to_owned(),
+            on_record: of_claims(self.store(), "b".to_owned(), self.holders.clone()),
             driver: "gpu.carve.dev".to_owned(),
             root: self.path("limits"),
             proc: self.path("proc"),
             own_pod: None,
             charges: true,
             news: self.news.clone(),
-            held: self.holders.clone(),
         })
     }
 
