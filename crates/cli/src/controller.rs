@@ -1,11 +1,11 @@
 //! `carve controller`: admits pods that ask for GPUs in any dialect, and places those with parts of GPUs.
 
 use crate::failure::{Failure, Outcome, UNREADABLE};
+use crate::service::serve;
 use crate::webhook::address;
 use carve_controller::{ControllerOptions, Reached, Road, connect, run};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// What was typed after `carve controller`.
 #[derive(Debug, Args)]
@@ -120,16 +120,7 @@ fn hostname() -> String {
 /// Runs the controller until it is told to end.
 pub(crate) fn controller(args: &ControllerArgs) -> Outcome {
     let options = options(args)?;
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false).init();
-    let unable = |error: std::io::Error| Failure::new(format!("can not start: {error}"));
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(unable)?;
-    runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate()).map_err(unable)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(unable)?;
-        let stop = async {
-            tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
-        };
+    serve(|stop| async {
         let kubeconfig = args.kubeconfig.as_deref().filter(|path| !path.as_os_str().is_empty());
         let client = connect(kubeconfig).await.map_err(|error| Failure::of(&error))?;
         run(options, client, stop).await.map_err(|error| Failure::of(&error))

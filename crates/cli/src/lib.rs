@@ -18,6 +18,7 @@ mod picture;
 mod plan;
 mod print;
 mod run;
+mod service;
 mod simulate;
 mod table;
 mod validate;

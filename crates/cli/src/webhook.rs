@@ -1,11 +1,11 @@
 //! `carve webhook`: refuses claims with configs that could never be prepared.
 
 use crate::failure::{Failure, Outcome, UNREADABLE};
+use crate::service::serve;
 use carve_webhook::WebhookOptions;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// What was typed after `carve webhook`.
 #[derive(Debug, Args)]
@@ -38,16 +38,7 @@ pub(crate) fn webhook(args: &WebhookArgs) -> Outcome {
         key: args.tls_key.clone(),
         drivers: args.drivers.clone(),
     };
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false).init();
-    let unable = |error: std::io::Error| Failure::new(format!("can not start: {error}"));
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(unable)?;
-    runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate()).map_err(unable)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(unable)?;
-        let stop = async {
-            tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
-        };
+    serve(|stop| async {
         carve_webhook::run(options, |_| {}, stop).await.map_err(|error| Failure::of(&error))
     })
 }

@@ -96,22 +96,26 @@ impl std::fmt::Debug for NodeApi {
     }
 }
 
+/// A client with a kubeconfig, or as the pod's own account.
+pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ApiError> {
+    // Several crates bring a provider; this process uses one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let no_way = |error: &dyn std::fmt::Display| ApiError::NoWay(error.to_string());
+    let config = match kubeconfig {
+        Some(path) => {
+            let text = kube::config::Kubeconfig::read_from(path).map_err(|error| no_way(&error))?;
+            let options = kube::config::KubeConfigOptions::default();
+            Config::from_custom_kubeconfig(text, &options).await.map_err(|error| no_way(&error))?
+        }
+        None => Config::infer().await.map_err(|error| no_way(&error))?,
+    };
+    Client::try_from(config).map_err(|error| no_way(&error))
+}
+
 impl NodeApi {
     /// Connects with a kubeconfig, or as the pod's own account.
     pub async fn connect(kubeconfig: Option<&Path>, node: &str) -> Result<Self, ApiError> {
-        // Several crates bring a provider; this process uses one.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let no_way = |error: &dyn std::fmt::Display| ApiError::NoWay(error.to_string());
-        let config = match kubeconfig {
-            Some(path) => {
-                let text = kube::config::Kubeconfig::read_from(path).map_err(|error| no_way(&error))?;
-                let options = kube::config::KubeConfigOptions::default();
-                Config::from_custom_kubeconfig(text, &options).await.map_err(|error| no_way(&error))?
-            }
-            None => Config::infer().await.map_err(|error| no_way(&error))?,
-        };
-        let client = Client::try_from(config).map_err(|error| no_way(&error))?;
-        Ok(NodeApi::through(client, node))
+        Ok(NodeApi::through(connect(kubeconfig).await?, node))
     }
 
     /// The API of a node through a client that is there already.

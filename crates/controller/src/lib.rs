@@ -27,6 +27,7 @@ mod store;
 
 pub use admit::Reached;
 pub use carve_admission::Road;
+pub use carve_cluster_api::connect;
 pub use cluster::Cluster;
 pub use explain::{Evidence, Line, Story, explain_pod, story};
 pub use extender::Extender;
@@ -34,5 +35,5 @@ pub use kubernetes::Kubernetes;
 pub use lease::Candidate;
 pub use metrics::Metrics;
 pub use routes::routes;
-pub use run::{ControllerError, ControllerOptions, connect, run};
+pub use run::{ControllerError, ControllerOptions, run};
 pub use store::{Store, StoreError};

@@ -10,9 +10,8 @@ use crate::metrics::{Metrics, routes as metrics_routes};
 use crate::serve::{Callers, listen, serve};
 use crate::{leader, repartition, routes};
 use carve_admission::Road;
-use kube::{Client, Config};
+use kube::Client;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use thiserror::Error;
 use tokio::sync::watch;
@@ -52,31 +51,12 @@ pub struct ControllerOptions {
 /// Why the controller does not run.
 #[derive(Debug, Error)]
 pub enum ControllerError {
-    /// No way to the API server.
-    #[error("no way to the API server: {0}; give --kubeconfig, or run as a pod with an account")]
-    NoWay(String),
     /// No certificates.
     #[error("{0}")]
     Certificates(String),
     /// Nothing is served.
     #[error("{0}")]
     Serve(String),
-}
-
-/// A client with a kubeconfig, or as the pod's own account.
-pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ControllerError> {
-    // An error means that one is there already, which is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let no_way = |error: &dyn std::fmt::Display| ControllerError::NoWay(error.to_string());
-    let config = match kubeconfig {
-        Some(path) => {
-            let text = kube::config::Kubeconfig::read_from(path).map_err(|error| no_way(&error))?;
-            let options = kube::config::KubeConfigOptions::default();
-            Config::from_custom_kubeconfig(text, &options).await.map_err(|error| no_way(&error))?
-        }
-        None => Config::infer().await.map_err(|error| no_way(&error))?,
-    };
-    Client::try_from(config).map_err(|error| no_way(&error))
 }
 
 /// Runs until `stop` is done.
