@@ -100,6 +100,8 @@ fn gpus_get_sick_and_well_and_files_get_corrupted() {
 
     // A checkpoint that does not read is put aside and told; the agent works on.
     let checkpoint = node.files("state").join("agent.json");
+    // It stands still until it is killed: one that goes on may write its own over ours.
+    agent.signal("STOP");
     std::fs::write(&checkpoint, "{ not json").expect("a broken checkpoint");
     agent.kill();
     cluster.until("the corruption is told", PATIENCE, || was_told(&cluster, "CheckpointCorrupt"));
