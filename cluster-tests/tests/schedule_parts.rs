@@ -1,7 +1,7 @@
 //! The scheduler road, whole: pods in anyone's words are admitted by the webhook, placed by a second stock scheduler that asks the controller,
 //! and started by a real kubelet with the part that was decided; and nobody gets around it.
 
-use carve_cluster_tests::{Cluster, ControlPlane, GpuNode, Namespace, PATIENCE};
+use carve_cluster_tests::{AgentOnNode, Cluster, ControlPlane, GpuNode, Namespace, PATIENCE};
 use carve_lab::Image;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -125,6 +125,42 @@ fn a_part_is_admitted_placed_and_held() {
     agent.until("the series of a part", || {
         told("share_memory_limit_bytes", &format!(" {}", 3000_u64 << 20))
             && told("share_memory_denials_total", " 1")
+    });
+    one_after_the_other(&cluster, &node, &tenants, &agent);
+}
+
+/// An init container, and two containers after it of which the first has its token: each has its own part.
+fn one_after_the_other(cluster: &Cluster, node: &GpuNode, tenants: &Namespace, agent: &AgentOnNode<'_>) {
+    let part = |memory: &str| json!({"carve.dev/gpu-memory": memory, "carve.dev/gpu-compute": "10"});
+    let text = pod(node, "stages", json!({}), part("2000"));
+    let mut pod: Value = serde_json::from_str(&text).expect("a pod");
+    let named = |name: &str, memory: &str| {
+        let mut container = pod["spec"]["containers"][0].clone();
+        container["name"] = name.into();
+        container["resources"]["limits"] = part(memory);
+        container
+    };
+    let mut load = named("load", "6000");
+    load["command"] = json!(["/takes-memory"]);
+    let beside = named("beside", "1000");
+    pod["spec"]["initContainers"] = json!([load]);
+    pod["spec"]["containers"].as_array_mut().expect("containers").push(beside);
+    tenants.apply(&pod.to_string());
+    let runs = || tenants.phase("stages") == "Running";
+    cluster.until_or("all of them run", PATIENCE, runs, || agent.log());
+    let here = ["-n", tenants.name(), "stages", "-c"];
+    let first = |words: &[&str]| {
+        let said = cluster.kubectl(words);
+        said.split_whitespace().next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(first(&[&["logs"], &here[..], &["load"]].concat()), "6000");
+    for (container, memory) in [("main", "2000"), ("beside", "1000")] {
+        let told = first(&[&["exec"], &here[..], &[container, "--", "/takes-memory"]].concat());
+        assert_eq!(told, memory, "{container}");
+    }
+    tenants.delete_pods();
+    agent.until("nothing is left of pods that are gone", || {
+        cluster.on_node(&["sh", "-c", "ls /run/carve/limits"]).trim().is_empty()
     });
 }
 

@@ -19,6 +19,7 @@ mod room;
 mod slices;
 mod start;
 mod want;
+mod whose;
 
 pub use book::{Book, Booking, PodUid};
 pub use carve_formats::workloads::Names;
@@ -28,7 +29,6 @@ pub use points::{MOST_POINTS, points};
 pub use preempt::victims;
 pub use room::{Held, Room};
 pub use slices::{ContainerSlices, Slice, Slices, SlicesError};
-pub use start::{
-    StartRefusal, Started, TOKENS_FOR_EACH_GPU, TokenHolder, container_with, may_start, pods_with, tokens,
-};
+pub use start::{StartRefusal, Started, TOKENS_FOR_EACH_GPU, TokenHolder, may_start, pods_with, tokens};
 pub use want::{Compute, ContainerWant, Memory, Part, Stage, Want};
+pub use whose::{InitState, Starting, Whose};

@@ -3,7 +3,7 @@
 use crate::offer::Offer;
 use crate::room::Held;
 use crate::slices::{ContainerSlices, Slices};
-use crate::want::{Compute, Stage};
+use crate::want::Compute;
 use carve_gpu_model::GpuUuid;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,16 +79,18 @@ pub enum StartRefusal {
         /// Parts it was given.
         slices: usize,
     },
-    /// The same tokens serve two containers, and kubelet does not say which one starts.
+    /// The same tokens serve two containers one after the other, and it is not known whether the first has ended.
     #[error(
-        "pod {pod}: its containers {containers} have the same tokens and different parts of GPUs, and kubelet does not say which of \
-         them starts; give the init container the same parts as the other, or none"
+        "pod {pod}: {init} and {container} have the same tokens one after the other and different parts of GPUs, and the API server has not \
+         heard that {init} has ended; kubelet tries again"
     )]
     Ambiguous {
         /// The pod.
         pod: String,
-        /// The containers.
-        containers: String,
+        /// The init container.
+        init: String,
+        /// The one after it.
+        container: String,
     },
     /// A GPU is not here.
     #[error(
@@ -144,39 +146,6 @@ pub fn pods_with(tokens: &BTreeSet<String>, holders: &[TokenHolder]) -> BTreeSet
     theirs.map(|holder| holder.pod.clone()).collect()
 }
 
-/// The container of a pod that starts with these tokens. Kubelet does not list init containers that run to their end, and gives their tokens
-/// to later containers of the pod again.
-pub fn container_with(
-    pod: &str,
-    tokens: &BTreeSet<String>,
-    holders: &[TokenHolder],
-    slices: &Slices,
-) -> Result<ContainerSlices, StartRefusal> {
-    let exact = |name: &str| {
-        holders.iter().any(|one| one.pod == pod && one.container == name && one.tokens == *tokens)
-    };
-    let fits = |one: &&ContainerSlices| {
-        one.slices.len() == tokens.len() && (one.stage == Stage::Init || exact(&one.name))
-    };
-    let candidates: Vec<&ContainerSlices> = slices.containers.iter().filter(fits).collect();
-    let Some(first) = candidates.first() else {
-        let listed = holders.iter().find(|one| one.pod == pod && one.tokens == *tokens);
-        let name = listed.map(|one| one.container.as_str());
-        return Err(StartRefusal::Count {
-            pod: pod.to_owned(),
-            container: name
-                .map_or_else(|| "an init container".to_owned(), |name| format!("container {name}")),
-            tokens: tokens.len(),
-            slices: name.and_then(|name| slices.of(name)).map_or(0, <[_]>::len),
-        });
-    };
-    if candidates.iter().any(|one| one.slices != first.slices) {
-        let names: Vec<&str> = candidates.iter().map(|one| one.name.as_str()).collect();
-        return Err(StartRefusal::Ambiguous { pod: pod.to_owned(), containers: names.join(" and ") });
-    }
-    Ok((*first).clone())
-}
-
 /// Whether the GPUs of a container are well, and have room for its pod beside the others. The last resort: whoever placed the pod has
 /// seen to it already, unless two did at once.
 pub fn may_start<'a>(
@@ -214,7 +183,7 @@ pub fn may_start<'a>(
 
 #[cfg(test)]
 mod tests {
-    use super::{StartRefusal, Started, TokenHolder, container_with, may_start, pods_with, tokens};
+    use super::{StartRefusal, Started, TokenHolder, may_start, pods_with, tokens};
     use crate::{Compute, ContainerSlices, Gpu, Offer, Slice, Slices, Stage};
     use carve_gpu_model::{GpuUuid, Mebibytes};
     use std::collections::{BTreeMap, BTreeSet};
@@ -265,37 +234,10 @@ mod tests {
     }
 
     #[test]
-    fn a_container_is_found_by_all_of_its_tokens() {
+    fn pods_are_found_by_any_of_their_tokens() {
         let holders = [holder("a/x", "main", &["s0", "s1"]), holder("a/x", "side", &["s2"])];
-        let slices = Slices {
-            containers: vec![
-                container("main", Stage::Main, &[("GPU-0", 1, 1), ("GPU-1", 1, 1)]),
-                container("side", Stage::Main, &[("GPU-0", 2, 2)]),
-            ],
-        };
         assert_eq!(pods_with(&set(&["s1"]), &holders), set(&["a/x"]));
         assert_eq!(pods_with(&set(&["s9"]), &holders), set(&[]));
-        let found = container_with("a/x", &set(&["s2"]), &holders, &slices).unwrap();
-        assert_eq!(found.name, "side");
-        // Half of its tokens are not the container's.
-        let refused = container_with("a/x", &set(&["s1"]), &holders, &slices).unwrap_err();
-        assert!(matches!(refused, StartRefusal::Count { slices: 0, tokens: 1, .. }), "{refused}");
-    }
-
-    #[test]
-    fn an_init_container_is_found_although_kubelet_does_not_list_it() {
-        let holders = [holder("a/x", "main", &["s0"])];
-        let init = container("load", Stage::Init, &[("GPU-0", 1, 1), ("GPU-1", 1, 1)]);
-        let main = container("main", Stage::Main, &[("GPU-0", 2, 2)]);
-        let slices = Slices { containers: vec![init, main] };
-        let of = |tokens: &[&str], slices: &Slices| container_with("a/x", &set(tokens), &holders, slices);
-        assert_eq!(of(&["s0", "s1"], &slices).unwrap().name, "load");
-        assert_eq!(of(&["s0"], &slices).unwrap().name, "main");
-        // One token for both, and not the same part: nobody can tell them apart.
-        let init = container("load", Stage::Init, &[("GPU-0", 1, 1)]);
-        let slices = Slices { containers: vec![init, container("main", Stage::Main, &[("GPU-0", 2, 2)])] };
-        let refused = of(&["s0"], &slices).unwrap_err().to_string();
-        assert!(refused.contains("load and main"), "{refused}");
     }
 
     #[test]

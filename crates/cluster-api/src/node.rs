@@ -2,7 +2,10 @@
 
 use crate::names;
 use crate::watch::{Newest, follow};
-use k8s_openapi::api::core::v1::{ConfigMap, Event, EventSource, Node, ObjectReference, Pod};
+use carve_bookings::InitState;
+use k8s_openapi::api::core::v1::{
+    ConfigMap, ContainerStatus, Event, EventSource, Node, ObjectReference, Pod,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{DynamicObject, EvictParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -66,6 +69,8 @@ pub struct PodView {
     pub annotations: BTreeMap<String, String>,
     /// Images and commands of its containers, one text each.
     pub programs: Vec<String>,
+    /// How far its init containers are, by their names.
+    pub init: BTreeMap<String, InitState>,
     /// Whether it has ended or is about to.
     pub ending: bool,
     /// Whether it has ended.
@@ -354,7 +359,9 @@ fn pod_view(pod: Pod) -> PodView {
             container.command.unwrap_or_default().into_iter().chain(container.args.unwrap_or_default());
         container.image.into_iter().chain(words).collect::<Vec<_>>().join(" ")
     });
-    let phase = pod.status.and_then(|status| status.phase).unwrap_or_default();
+    let status = pod.status.unwrap_or_default();
+    let phase = status.phase.unwrap_or_default();
+    let init = status.init_container_statuses.unwrap_or_default();
     let ended = matches!(phase.as_str(), "Succeeded" | "Failed");
     PodView {
         uid: pod.metadata.uid.unwrap_or_default(),
@@ -365,7 +372,17 @@ fn pod_view(pod: Pod) -> PodView {
         name: pod.metadata.name.unwrap_or_default(),
         labels: pod.metadata.labels.unwrap_or_default(),
         programs: programs.collect(),
+        init: init.into_iter().map(|one| (one.name.clone(), init_state(&one))).collect(),
         ending: pod.metadata.deletion_timestamp.is_some() || ended,
+    }
+}
+
+fn init_state(status: &ContainerStatus) -> InitState {
+    let state = status.state.clone().unwrap_or_default();
+    match (state.running, state.terminated) {
+        (Some(_), _) => InitState::Running,
+        (None, Some(end)) if end.exit_code == 0 => InitState::Done,
+        (None, _) => InitState::NotDone,
     }
 }
 

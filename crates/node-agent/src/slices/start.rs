@@ -3,12 +3,12 @@
 use super::store::{NodeParts, Store};
 use super::token_holders;
 use carve_bookings::{
-    ContainerSlices, Offer, Slices, StartRefusal, Started, TokenHolder, container_with, may_start, pods_with,
+    ContainerSlices, Offer, Slices, StartRefusal, Started, Starting, TokenHolder, Whose, may_start, pods_with,
 };
 use carve_cluster_api::{NodeApi, PodView, names};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, watch};
 
 /// What the node has, as far as starting needs it.
@@ -43,6 +43,9 @@ impl Pods for NodeApi {
 
 /// Kubelet gives up after 30 s, and the words should reach it.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Kubelet tells the API server how a container ended while it starts the next, at times a second later.
+const HEARING: Duration = Duration::from_secs(5);
 
 /// The door.
 pub(crate) struct Starter {
@@ -102,13 +105,7 @@ impl Starter {
     /// Makes everything ready for the container that has exactly these tokens.
     pub(crate) async fn start(&self, tokens: &[String]) -> Result<(), String> {
         let tokens: BTreeSet<String> = tokens.iter().cloned().collect();
-        let holders = token_holders(&self.pod_resources).await?;
-        let view = self.pod_of(&tokens, &holders).await?;
-        let pod = format!("{}/{}", view.namespace, view.name);
-        let slices = self.slices_of(&pod, &view)?;
-        let container =
-            container_with(&pod, &tokens, &holders, &slices).map_err(|refusal| refusal.to_string())?;
-        let start = Start { pod, uid: view.uid, slices, container, tokens };
+        let start = self.whose(tokens).await?;
         let _turn = self.turn.lock().await;
         // Asked again: a pod that came and started in between would not be counted.
         let holders = token_holders(&self.pod_resources).await?;
@@ -120,6 +117,40 @@ impl Starter {
                 self.make(&start, &holders, ended).await?.map_err(|refusal| refusal.to_string())
             }
             made => made.map_err(|refusal| refusal.to_string()),
+        }
+    }
+
+    /// Finds the container, and gives the API server time to hear how the one before it ended where that must be known.
+    async fn whose(&self, tokens: BTreeSet<String>) -> Result<Start, String> {
+        let asked = Instant::now();
+        loop {
+            let holders = token_holders(&self.pod_resources).await?;
+            let view = self.pod_of(&tokens, &holders).await?;
+            let pod = format!("{}/{}", view.namespace, view.name);
+            let slices = self.slices_of(&pod, &view)?;
+            let store = self.store.clone();
+            let records = tokio::task::spawn_blocking(move || store.records()).await;
+            let records = records.map_err(|error| error.to_string())??;
+            let before = records.get(&view.uid);
+            let (tokens_asked, holders, decided) = (&tokens, &holders, &slices);
+            let starting = Starting {
+                pod: &pod,
+                tokens: tokens_asked,
+                holders,
+                slices: decided,
+                before,
+                init: &view.init,
+            };
+            let container = match starting.whose().map_err(|refusal| refusal.to_string())? {
+                Whose::This(container) => container,
+                Whose::Unsure { .. } if asked.elapsed() < HEARING => {
+                    tokio::time::sleep(HEARING / 20).await;
+                    continue;
+                }
+                Whose::Unsure { again: Some(again), .. } => again,
+                Whose::Unsure { again: None, refusal } => return Err(refusal.to_string()),
+            };
+            return Ok(Start { pod, uid: view.uid, slices, container, tokens });
         }
     }
 

@@ -6,7 +6,7 @@ use super::store::{NodeParts, Store};
 use super::sweep::Sweep;
 use super::{offer, token_holders};
 use crate::dra::NodeNews;
-use carve_bookings::{Compute, ContainerSlices, Gpu, Offer, Slice, Slices, Stage};
+use carve_bookings::{Compute, ContainerSlices, Gpu, InitState, Offer, Slice, Slices, Stage};
 use carve_cluster_api::{PodView, names};
 use carve_dra_driver::{ContextMemory, NodeFiles, Places};
 use carve_gpu_host::{GpuHost, Machine, SimulatedHost};
@@ -75,6 +75,7 @@ impl FakePods {
             labels: BTreeMap::new(),
             annotations: slices.map(|text| (names::SLICES.to_owned(), text)).into_iter().collect(),
             programs: Vec::new(),
+            init: BTreeMap::new(),
             ending: false,
             ended: false,
         };
@@ -375,4 +376,31 @@ fn the_offer_names_every_gpu_that_mig_does_not_divide() {
     let sums = offer::sums(&offered);
     assert_eq!(sums[names::COMPUTE], "200");
     assert_eq!(sums[names::MEMORY], (2 * offered.gpus[0].memory.0).to_string());
+}
+
+#[tokio::test]
+async fn an_init_container_and_the_one_after_it_get_each_its_own_with_one_token() {
+    let mut node = Node::new().await;
+    let plugin = node.open().await;
+    node.kubelet.hold(names::SLICE, "slice-000", "a");
+    let load = ContainerSlices { stage: Stage::Init, ..container("load", &[(0, 9_000, 500)]) };
+    node.pods.add("a", Some(vec![load, container("main", &[(1, 4_000, 250)])]));
+    let heard = |pods: &FakePods, state: InitState| {
+        pods.change(|pods| {
+            let init = &mut pods.get_mut("default/a").expect("the pod").init;
+            init.insert("load".to_owned(), state);
+        });
+    };
+    start(&plugin, &["slice-000"]).await.expect("it starts");
+    assert_eq!(node.given("slice-000"), on(4, 9_000, 5_000));
+    // The API server hears that it has ended while kubelet starts the next.
+    heard(&node.pods, InitState::Running);
+    let pods = node.pods.clone();
+    let hears = async move {
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        heard(&pods, InitState::Done);
+    };
+    let (started, ()) = tokio::join!(start(&plugin, &["slice-000"]), hears);
+    started.expect("it starts");
+    assert_eq!(node.given("slice-000"), on(5, 4_000, 2_500));
 }
