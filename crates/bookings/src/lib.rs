@@ -12,6 +12,7 @@
 
 mod book;
 mod choose;
+mod judge;
 mod offer;
 mod points;
 mod preempt;
@@ -24,6 +25,7 @@ mod whose;
 pub use book::{Book, Booking, PodUid};
 pub use carve_formats::workloads::Names;
 pub use choose::{Misfit, choose};
+pub use judge::Judge;
 pub use offer::{Gpu, Offer, OfferError};
 pub use points::{MOST_POINTS, points};
 pub use preempt::victims;

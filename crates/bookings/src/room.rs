@@ -5,7 +5,7 @@ use crate::want::Compute;
 use carve_gpu_model::{GpuUuid, Mebibytes};
 
 /// Memory and compute of one GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Held {
     /// Memory.
     pub memory: Mebibytes,

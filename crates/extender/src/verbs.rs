@@ -3,7 +3,7 @@
 use crate::asked::Asked;
 use crate::wire::{BindingArgs, FilterResult, HostPriority, MetaPod, MetaVictims, PreemptionResult};
 use carve_admission::keys;
-use carve_bookings::{Book, Misfit, PodUid, Room, Slices, choose, points, victims};
+use carve_bookings::{Book, Judge, Misfit, PodUid, Room, Slices, choose, victims};
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +15,15 @@ fn room<'a>(book: &'a Book, node: &str, asked: &Asked) -> Option<Cow<'a, Room>> 
             book.room_without(node, &BTreeSet::from([asked.uid.clone()])).map(Cow::Owned)
         }
         _ => book.room(node).map(Cow::Borrowed),
+    }
+}
+
+/// How good a node is; nothing where the pod does not fit.
+fn points<'a>(book: &'a Book, node: &str, asked: &Asked, judge: &mut Judge<'a>) -> Option<u8> {
+    match room(book, node, asked)? {
+        Cow::Borrowed(room) => judge.points(room),
+        // Its own booking was taken out for it, and it is one node.
+        Cow::Owned(room) => Judge::new(&asked.want).points(&room),
     }
 }
 
@@ -43,17 +52,15 @@ pub fn filter(book: &Book, nodes: &[String], asked: &Asked) -> FilterResult {
 }
 
 /// The most nodes that are named to the scheduler. It asks how good each of them is and weighs it by itself as well, one pod after the other.
-const SHORTLIST: usize = 64;
+const SHORTLIST: usize = 16;
 
 /// The best of the nodes on which a pod fits. Why it does not fit on others is said only where it fits nowhere: nobody reads it otherwise, and in a
 /// full cluster it would be most of the answer.
 pub fn shortlist(book: &Book, nodes: &[String], asked: &Asked) -> FilterResult {
+    let mut judge = Judge::new(&asked.want);
     let mut fitting: Vec<(u8, &String)> = Vec::new();
     for node in nodes {
-        let Some(room) = room(book, node, asked) else { continue };
-        if let Ok(slices) = choose(&room, &asked.want) {
-            fitting.push((points(&room, &slices), node));
-        }
+        fitting.extend(points(book, node, asked, &mut judge).map(|points| (points, node)));
     }
     if fitting.is_empty() {
         return filter(book, nodes, asked);
@@ -69,12 +76,10 @@ pub fn shortlist(book: &Book, nodes: &[String], asked: &Asked) -> FilterResult {
 
 /// How good each node is.
 pub fn prioritize(book: &Book, nodes: &[String], asked: &Asked) -> Vec<HostPriority> {
+    let mut judge = Judge::new(&asked.want);
     let score = |node: &String| {
-        let found = room(book, node, asked).and_then(|room| {
-            let slices = choose(&room, &asked.want).ok()?;
-            Some(points(&room, &slices))
-        });
-        HostPriority { host: node.clone(), score: found.unwrap_or(0) }
+        let points = points(book, node, asked, &mut judge);
+        HostPriority { host: node.clone(), score: points.unwrap_or(0) }
     };
     nodes.iter().map(score).collect()
 }

@@ -4,7 +4,7 @@ use crate::defragment::{Move, defragment};
 use crate::node_plan::{Proposal, propose};
 use crate::room::{NodeRoom, Part};
 use crate::{
-    Assigned, BoundPod, Mode, NodePlan, NodeReport, Order, Rules, Seconds, Taint, WaitingPod, assign,
+    Amounts, Assigned, BoundPod, Mode, NodePlan, NodeReport, Order, Rules, Seconds, Taint, WaitingPod, assign,
 };
 use carve_gpu_model::GpuUuid;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +34,8 @@ pub struct NodeFacts {
     pub next_generation: u64,
     /// What happened before.
     pub history: History,
+    /// What it has left besides GPUs, where it says what it has.
+    pub left: Option<Amounts>,
     /// Pods that were bound to it and have not ended.
     pub bound: Vec<BoundPod>,
 }
@@ -126,6 +128,13 @@ pub enum Why {
         /// On how many nodes.
         nodes: usize,
     },
+    /// Where GPUs could be cut, something else is used up.
+    Short {
+        /// On how many nodes.
+        nodes: usize,
+        /// What, on one of them.
+        of: String,
+    },
     /// Policies forbid it, or there are none for the nodes it may go to.
     NotAllowed {
         /// On how many nodes it could be made.
@@ -157,6 +166,10 @@ impl fmt::Display for Why {
                 f,
                 "instances in use leave no room for it on any of {nodes} node(s) that could be cut for it"
             ),
+            Why::Short { nodes, of } => write!(
+                f,
+                "{nodes} node(s) have GPUs that could be cut for it, but not enough {of} left for it besides; nothing is cut until there is"
+            ),
             Why::NotAllowed { nodes } => write!(
                 f,
                 "{nodes} node(s) have GPUs that could be cut for it, but no SlicePolicy lets that happen by itself, or a person \
@@ -171,6 +184,8 @@ impl fmt::Display for Why {
 struct Candidate<'a> {
     facts: &'a NodeFacts,
     room: NodeRoom,
+    /// What is left besides GPUs.
+    left: Option<Amounts>,
     rules: Option<&'a Rules>,
     /// GPUs of which nothing may be destroyed yet, and until when.
     paused: BTreeMap<GpuUuid, Seconds>,
@@ -186,12 +201,26 @@ impl<'a> Candidate<'a> {
         let pause = rules.map_or(0, |rules| rules.pause);
         let until = facts.history.recuts.iter().map(|(uuid, at)| (uuid.clone(), Seconds(at.0 + pause)));
         let paused = until.filter(|(_, until)| *until > now).collect();
-        Candidate { facts, room: NodeRoom::of(facts), rules, paused }
+        Candidate { facts, room: NodeRoom::of(facts), left: facts.left.clone(), rules, paused }
     }
 
+    /// Whether a pod may go there, and finds enough of everything but GPUs.
     fn takes(&self, pod: &WaitingPod) -> bool {
+        self.allows(pod) && self.left.as_ref().is_none_or(|left| left.cover(&pod.besides))
+    }
+
+    fn allows(&self, pod: &WaitingPod) -> bool {
         let NodeFacts { name, labels, taints, .. } = self.facts;
         self.facts.ready && pod.whereabouts.allow(name, labels, taints)
+    }
+
+    /// Gives a pod instances that are free, if there are enough.
+    fn serve(&mut self, pod: &WaitingPod) -> bool {
+        let served = self.room.take(&pod.wants);
+        if let Some(left) = self.left.as_mut().filter(|_| served) {
+            left.take(&pod.besides);
+        }
+        served
     }
 
     /// Whether it can be cut now.
@@ -200,7 +229,7 @@ impl<'a> Candidate<'a> {
     }
 
     /// What a plan depends on: nodes for which it is the same need not all be planned.
-    fn likeness(&self, eligible: &[usize]) -> Likeness {
+    fn likeness(&self, eligible: &[(usize, &WaitingPod)]) -> Likeness {
         let gpus = self.room.gpus.iter().map(|gpu| {
             let paused = self.paused.contains_key(&gpu.uuid);
             // Who holds something makes no difference to what can be cut.
@@ -208,11 +237,16 @@ impl<'a> Candidate<'a> {
             (gpu.product.clone(), gpu.mig, gpu.held, paused, parts.collect())
         });
         let policy = self.rules.map(|rules| rules.name.clone()).unwrap_or_default();
-        (policy, eligible.to_vec(), gpus.collect())
+        let mut together = Amounts::default();
+        eligible.iter().for_each(|(_, pod)| together.add(&pod.besides));
+        // Where there is enough for everybody, how much it is makes no difference.
+        let scarce = self.left.clone().filter(|left| !left.cover(&together));
+        let numbers = eligible.iter().map(|(number, _)| *number).collect();
+        (policy, numbers, scarce, gpus.collect())
     }
 }
 
-type Likeness = (String, Vec<usize>, Vec<(String, bool, bool, bool, Vec<Part>)>);
+type Likeness = (String, Vec<usize>, Option<Amounts>, Vec<(String, bool, bool, bool, Vec<Part>)>);
 
 /// What to do now.
 pub fn decide(facts: &Facts) -> Decisions {
@@ -228,7 +262,7 @@ pub fn decide(facts: &Facts) -> Decisions {
             |being_cut: bool| move |node: &&mut Candidate<'_>| node.facts.ordered.is_some() == being_cut;
         let served = [false, true].into_iter().find_map(|being_cut| {
             let mut all = nodes.iter_mut().filter(at_rest(being_cut)).filter(|node| node.takes(pod));
-            let node = all.find_map(|node| node.room.take(&pod.wants).then(|| node.facts.name.clone()))?;
+            let node = all.find_map(|node| node.serve(pod).then(|| node.facts.name.clone()))?;
             Some(Why::Free { node, being_cut })
         });
         match served {
@@ -316,7 +350,7 @@ fn move_pods<'a>(
             continue;
         }
         let untouched = node.paused.keys().cloned().collect();
-        match defragment(node.facts, &node.room, rules, &waiting, &untouched, left) {
+        match defragment(node.facts, (&node.room, &node.left), rules, &waiting, &untouched, left) {
             Err(flaw) => decisions.flaws.push(format!("node {}: {flaw}", node.facts.name)),
             Ok(None) => {}
             Ok(Some(Move { proposal, evicts })) => {
@@ -363,12 +397,11 @@ fn best<'a>(
         }
         let eligible: Vec<(usize, &WaitingPod)> =
             demand.iter().filter(|(_, pod)| node.takes(pod)).map(|(number, pod)| (*number, *pod)).collect();
-        let numbers: Vec<usize> = eligible.iter().map(|(number, _)| *number).collect();
-        if eligible.is_empty() || !seen.insert(node.likeness(&numbers)) {
+        if eligible.is_empty() || !seen.insert(node.likeness(&eligible)) {
             continue;
         }
         let untouched = node.paused.keys().cloned().collect();
-        match propose(&node.room, rules, &eligible, &untouched) {
+        match propose((&node.room, &node.left), rules, &eligible, &untouched) {
             Err(flaw) => flaws.push(format!("node {}: {flaw}", node.facts.name)),
             Ok(None) => {}
             Ok(Some(proposal)) => {
@@ -389,7 +422,7 @@ fn why(
     cutting: &BTreeMap<&str, u32>,
     now: Seconds,
 ) -> Why {
-    let able = |node: &Candidate<'_>| node.takes(pod) && pod.wants.keys().all(|form| node.room.knows(form));
+    let able = |node: &Candidate<'_>| node.allows(pod) && pod.wants.keys().all(|form| node.room.knows(form));
     let able: Vec<(usize, &Candidate<'_>)> =
         nodes.iter().enumerate().filter(|(_, node)| able(node)).collect();
     if able.is_empty() {
@@ -402,6 +435,12 @@ fn why(
     if allowed.is_empty() {
         return Why::NotAllowed { nodes: able.len() };
     }
+    let short = allowed.iter().filter(|(_, node)| !node.takes(pod)).count();
+    if let Some((_, node)) = allowed.first().filter(|_| short == allowed.len()) {
+        let of = node.left.iter().flat_map(|left| left.lacking(&pod.besides)).collect::<Vec<_>>().join(", ");
+        return Why::Short { nodes: short, of };
+    }
+    let allowed: Vec<_> = allowed.into_iter().filter(|(_, node)| node.takes(pod)).collect();
     let busy = allowed.iter().find_map(|(place, node)| {
         let rules = node.rules?;
         let waits = planned.contains(place) || node.facts.ordered.is_some() || !has_budget(rules, cutting);

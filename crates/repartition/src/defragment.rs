@@ -5,7 +5,7 @@
 
 use crate::node_plan::{Proposal, propose};
 use crate::room::NodeRoom;
-use crate::{BoundPod, NodeFacts, Rules, WaitingPod};
+use crate::{Amounts, BoundPod, NodeFacts, Rules, WaitingPod};
 use carve_gpu_model::GpuUuid;
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub(crate) struct Move {
 /// The fewest pods that must move so that enough of those who wait get in.
 pub(crate) fn defragment(
     node: &NodeFacts,
-    room: &NodeRoom,
+    (room, left): (&NodeRoom, &Option<Amounts>),
     rules: &Rules,
     waiting: &[(usize, &WaitingPod)],
     untouched: &BTreeSet<GpuUuid>,
@@ -50,7 +50,11 @@ pub(crate) fn defragment(
             let first = waiting.iter().map(|(number, _)| *number).max().unwrap_or(0) + 1;
             let all: Vec<(usize, &WaitingPod)> =
                 (first..).zip(&again).chain(waiting.iter().copied()).collect();
-            let Some(mut proposal) = propose(&emptier, rules, &all, untouched)? else { continue };
+            let mut left = left.clone();
+            if let Some(left) = &mut left {
+                moved.iter().for_each(|pod| left.add(&pod.besides));
+            }
+            let Some(mut proposal) = propose((&emptier, &left), rules, &all, untouched)? else { continue };
             let back = (first..first + moved.len()).all(|number| proposal.serves.remove(&number));
             let gained = proposal.serves.len();
             if back && gained >= 1 && gained >= least_gain as usize * moved.len() {
@@ -66,6 +70,7 @@ fn as_waiting(pod: &BoundPod) -> WaitingPod {
     WaitingPod {
         name: pod.name.clone(),
         wants: pod.wants.clone(),
+        besides: pod.besides.clone(),
         whereabouts: pod.whereabouts.clone(),
         priority: pod.priority,
         since: crate::Seconds::default(),

@@ -10,6 +10,7 @@
 //! getting at this moment, stays. An answer depends on the facts alone, so that a controller that starts anew decides as the one before.
 #![warn(clippy::disallowed_methods)]
 
+mod besides;
 mod decide;
 mod defragment;
 mod node_plan;
@@ -19,6 +20,7 @@ mod rules;
 mod whereabouts;
 mod wire;
 
+pub use besides::Amounts;
 pub use decide::{
     BACKOFF, Decisions, Facts, History, NodeFacts, Ordered, SETTLING, Why, decide, retry_after,
 };

@@ -1,7 +1,7 @@
 //! What should become of one node for the pods that may go there: the planner's answer, checked, and only for pods that get everything.
 
 use crate::room::{GpuRoom, NodeRoom, Part};
-use crate::{Instance, Rules, WaitingPod};
+use crate::{Amounts, Instance, Rules, WaitingPod};
 use carve_gpu_model::{ComputeInstanceId, GpuIndex, GpuInstanceId, GpuUuid, Placed, ProfileName};
 use carve_planner::{
     ClaimName, Demand, Effort, FleetGpu, Generation, GpuAt, HostName, MigMode, PendingClaim, Plan, PoolName,
@@ -77,11 +77,11 @@ impl Proposal {
 /// So many instances fit on no GPU; more than this for each GPU need not be looked at together.
 const MOST_PARTS: usize = 8;
 
-/// What to do with a node for these pods, or nothing. `untouched` are GPUs of which nothing may go now.
+/// What to do with a node, which has this left besides GPUs, for these pods, or nothing. `untouched` are GPUs of which nothing may go now.
 pub(crate) fn propose(
-    room: &NodeRoom,
+    (room, left): (&NodeRoom, &Option<Amounts>),
     rules: &Rules,
-    pods: &[(usize, &WaitingPod)],
+    waiting: &[(usize, &WaitingPod)],
     untouched: &BTreeSet<GpuUuid>,
 ) -> Result<Option<Proposal>, String> {
     let gpus: Vec<&GpuRoom> =
@@ -91,7 +91,9 @@ pub(crate) fn propose(
         return Ok(None);
     }
     let mut pods: Vec<(usize, Vec<ProfileName>)> =
-        pods.iter().filter_map(|(number, pod)| Some((*number, profiles(&gpus, rules, pod)?))).collect();
+        waiting.iter().filter_map(|(number, pod)| Some((*number, profiles(&gpus, rules, pod)?))).collect();
+    let besides: BTreeMap<usize, &Amounts> =
+        waiting.iter().map(|(number, pod)| (*number, &pod.besides)).collect();
     let most = MOST_PARTS * fleet.len();
     while !pods.is_empty() {
         let mut claims = 0;
@@ -130,7 +132,13 @@ pub(crate) fn propose(
             continue;
         }
         let serves = pods[..looked_at].iter().filter(|(number, wants)| given(*number, wants) == wants.len());
-        let serves: BTreeSet<usize> = serves.map(|(number, _)| *number).collect();
+        let serves: Vec<usize> = serves.map(|(number, _)| *number).collect();
+        // Nor one for which nothing else is left beside those before it.
+        if let Some(without) = first_without(&serves, &besides, left) {
+            pods.retain(|(number, _)| *number != without);
+            continue;
+        }
+        let serves: BTreeSet<usize> = serves.into_iter().collect();
         let changes: Vec<GpuChange> =
             gpus.iter().zip(&fleet).filter_map(|(gpu, at)| change(gpu, at, &made)).collect();
         if serves.is_empty() || changes.is_empty() {
@@ -141,6 +149,21 @@ pub(crate) fn propose(
         return Ok(Some(Proposal { gpus: changes, serves }));
     }
     Ok(None)
+}
+
+/// The first of these pods, in their order, for which a node has not enough left besides GPUs.
+fn first_without(
+    pods: &[usize],
+    besides: &BTreeMap<usize, &Amounts>,
+    left: &Option<Amounts>,
+) -> Option<usize> {
+    let mut left = left.clone()?;
+    pods.iter().copied().find(|number| {
+        let Some(asked) = besides.get(number) else { return false };
+        let enough = left.cover(asked);
+        left.take(asked);
+        !enough
+    })
 }
 
 /// The profiles that a pod wants, one for each instance; none where they may not, or can not, be made here.

@@ -1,6 +1,6 @@
 //! Pods, as far as MIG is about them: what they ask for, where they may go, since when they wait.
 
-use crate::{Seconds, Whereabouts};
+use crate::{Amounts, Seconds, Whereabouts};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -14,6 +14,8 @@ pub struct WaitingPod {
     pub name: String,
     /// How many of which profile, by the form that resources have: `1g.5gb.me`.
     pub wants: BTreeMap<String, u32>,
+    /// What it asks for besides.
+    pub besides: Amounts,
     /// Where it may go.
     pub whereabouts: Whereabouts,
     /// Higher ones are served first.
@@ -29,6 +31,8 @@ pub struct BoundPod {
     pub name: String,
     /// How many of which profile.
     pub wants: BTreeMap<String, u32>,
+    /// What it asks for besides.
+    pub besides: Amounts,
     /// Where it may go.
     pub whereabouts: Whereabouts,
     /// Its priority.

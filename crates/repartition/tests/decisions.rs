@@ -24,6 +24,11 @@ fn check(world: &World, facts: &Facts, decisions: &Decisions) {
             !plan.serves.is_empty() && !plan.gpus.is_empty(),
             "a plan is for somebody and changes something"
         );
+        let number: usize = plan.node.trim_start_matches("node").parse().expect("a number");
+        let cpus = |names: &[String]| -> u64 {
+            names.iter().filter_map(|name| world.pods.get(name)).map(|pod| pod.cpus).sum()
+        };
+        assert!(cpus(&plan.serves) <= world.cpus_left(number), "more than its processors are enough for");
         for change in &plan.gpus {
             let reported = node.report.as_ref().expect("a report");
             let gpu = reported.gpus.iter().find(|gpu| gpu.uuid == change.uuid).expect("a GPU");
@@ -53,7 +58,7 @@ fn step(world: &mut World) -> Decisions {
 
 #[derive(Debug, Clone)]
 enum Event {
-    Arrives(usize, u32, Option<usize>),
+    Arrives(usize, u32, Option<usize>, u64),
     Ends(usize),
     Reports(usize),
     Schedules,
@@ -64,8 +69,8 @@ enum Event {
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let one = prop_oneof![
-        4 => (0..FORMS.len(), 1u32..3, prop::option::weighted(0.3, 0usize..3))
-            .prop_map(|(form, count, only)| Event::Arrives(form, count, only)),
+        4 => (0..FORMS.len(), 1u32..3, prop::option::weighted(0.3, 0usize..3), 1u64..4)
+            .prop_map(|(form, count, only, cpus)| Event::Arrives(form, count, only, cpus)),
         3 => (0usize..20).prop_map(Event::Ends),
         4 => (0usize..3).prop_map(Event::Reports),
         4 => Just(Event::Schedules),
@@ -85,16 +90,18 @@ proptest! {
         nodes_at_once in 1u32..3,
         pause in prop_oneof![Just(0u64), Just(60)],
         evictions in 0u32..3,
+        cpus in prop::collection::vec(prop_oneof![Just(5u64), Just(1000)], 3),
         events in events(),
     ) {
         let mut world = World::new(&gpus, nodes_at_once, pause);
         (world.rules.evictions, world.rules.least_gain) = (evictions, (evictions > 0).then_some(1));
         let nodes = gpus.len();
+        world.nodes.iter_mut().zip(&cpus).for_each(|(node, cpus)| node.cpus = *cpus);
         for event in events {
             let before = world.in_use();
             match event {
-                Event::Arrives(form, count, only) => {
-                    world.arrive(FORMS[form], count, only.filter(|only| *only < nodes));
+                Event::Arrives(form, count, only, cpus) => {
+                    world.arrive_asking(cpus, FORMS[form], count, only.filter(|only| *only < nodes));
                 }
                 Event::Ends(number) => {
                     let names: Vec<String> = world.pods.keys().cloned().collect();
@@ -178,6 +185,29 @@ fn a_pod_waits_a_moment_and_then_gets_its_instance() {
     world.schedule();
     assert_eq!(world.pods[&pod].node, Some(0));
     assert!(step(&mut world).plans.is_empty());
+}
+
+#[test]
+fn a_node_without_processors_left_is_not_cut() {
+    let mut world = World::new(&[1, 1], 2, 60);
+    (world.nodes[0].cpus, world.nodes[1].cpus) = (4, 8);
+    let large = world.arrive_asking(6, "1g.5gb", 1, None);
+    let none = world.arrive_asking(9, "1g.5gb", 1, None);
+    let small = [3, 2].map(|cpus| world.arrive_asking(cpus, "1g.5gb", 1, Some(0)));
+    world.now += 3;
+    let decisions = step(&mut world);
+    let serves =
+        |node: &str| decisions.plans.iter().find(|plan| plan.node == node).expect("a plan").serves.clone();
+    assert_eq!(serves("node1"), [large]);
+    assert_eq!(serves("node0"), [small[0].clone()], "both together are too much for it");
+    assert_eq!(decisions.waiting[&none], Why::Short { nodes: 2, of: "cpu".to_owned() });
+    // An instance that is free where nothing else is left does not count as free.
+    world.act(0, false);
+    world.schedule();
+    world.report(0);
+    let next = world.arrive_asking(2, "1g.5gb", 1, Some(0));
+    world.now += 10;
+    assert_eq!(step(&mut world).waiting[&next], Why::Short { nodes: 1, of: "cpu".to_owned() });
 }
 
 #[test]

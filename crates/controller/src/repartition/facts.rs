@@ -17,17 +17,20 @@ pub(super) fn facts(objects: &Objects, now: Seconds, defragment: bool) -> Facts 
             .map(|pod| BoundPod {
                 name: full(&pod.namespace, &pod.name),
                 wants: pod.wants.clone(),
+                besides: pod.besides.clone(),
                 whereabouts: pod.whereabouts.clone(),
                 priority: pod.priority,
                 comes_back: pod.comes_back,
             })
             .collect();
-        node_facts(name, node, objects.plans.get(name), bound)
+        let left = objects.left(name, node);
+        NodeFacts { left, ..node_facts(name, node, objects.plans.get(name), bound) }
     });
     let pods = objects.pods.values().filter(|pod| pod.node.is_none()).filter_map(|pod| {
         Some(WaitingPod {
             name: full(&pod.namespace, &pod.name),
             wants: pod.wants.clone(),
+            besides: pod.besides.clone(),
             whereabouts: pod.whereabouts.clone(),
             priority: pod.priority,
             since: pod.since?,
@@ -55,6 +58,7 @@ fn node_facts(name: &str, node: &NodeSeen, plan: Option<&PlanSeen>, bound: Vec<B
         next_generation: numbers.into_iter().flatten().max().unwrap_or(0) + 1,
         history: plan.map(history).unwrap_or_default(),
         bound,
+        left: None,
     }
 }
 

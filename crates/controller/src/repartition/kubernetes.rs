@@ -29,6 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MANAGER: &str = "carve-repartition";
 /// How often it is looked whether the cluster knows our objects by now.
 const UNKNOWN: Duration = Duration::from_secs(10);
+/// How often it is looked whether a policy wants anything cut.
+const IDLE: Duration = Duration::from_millis(500);
 /// How often the same trouble of a watch is told.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -174,7 +176,13 @@ pub(super) async fn follow_all(client: Client, objects: Arc<Mutex<Objects>>, new
     let plans: Api<SlicePlan> = Api::all(client);
     tokio::join!(
         follow(nodes, "nodes", Objects::node_seen, objects, news),
-        follow(pods, "pods", Objects::pod_seen, objects, news),
+        async {
+            // Every pod of the cluster is much to follow where nobody wants anything cut.
+            while !objects.lock().unwrap_or_else(PoisonError::into_inner).is_anything_cut() {
+                tokio::time::sleep(IDLE).await;
+            }
+            follow(pods, "pods", Objects::pod_seen, objects, news).await;
+        },
         follow(policies, "policies", Objects::policy_seen, objects, news),
         follow(plans, "plans", Objects::plan_seen, objects, news),
     );

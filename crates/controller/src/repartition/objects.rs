@@ -2,8 +2,10 @@
 
 use super::read;
 use carve_cluster_api::names;
-use carve_repartition::{NodeReport, Order, Seconds, Taint, Whereabouts, mig_wants, taints_of};
-use carve_slice_policy::{Phase, SlicePlanSpec, SlicePlanStatus, SlicePolicySpec, SlicePolicyStatus};
+use carve_repartition::{Amounts, NodeReport, Order, Seconds, Taint, Whereabouts, mig_wants, taints_of};
+use carve_slice_policy::{
+    MigMode, Phase, SlicePlanSpec, SlicePlanStatus, SlicePolicySpec, SlicePolicyStatus,
+};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct NodeSeen {
     pub(super) labels: BTreeMap<String, String>,
     pub(super) taints: Vec<Taint>,
+    /// What pods may ask for besides GPUs.
+    pub(super) allocatable: Option<Amounts>,
     pub(super) ready: bool,
     pub(super) report: Option<NodeReport>,
     pub(super) order: Option<Order>,
@@ -26,6 +30,7 @@ pub(super) struct PodSeen {
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) wants: BTreeMap<String, u32>,
+    pub(super) besides: Amounts,
     pub(super) whereabouts: Whereabouts,
     pub(super) priority: i32,
     /// Whether somebody makes it anew when it is evicted.
@@ -73,6 +78,8 @@ pub(super) struct Objects {
     pub(super) pods: BTreeMap<String, PodSeen>,
     pub(super) policies: BTreeMap<String, PolicySeen>,
     pub(super) plans: BTreeMap<String, PlanSeen>,
+    /// What every pod on a node, whatever it is, has of it besides GPUs, by node and uid.
+    used: BTreeMap<String, BTreeMap<String, Amounts>>,
     /// Kinds of which everything was seen once.
     listed: BTreeSet<&'static str>,
 }
@@ -87,20 +94,38 @@ fn texts(value: &Value) -> BTreeMap<String, String> {
 }
 
 impl Objects {
-    /// Whether everything was seen once. Before that nothing may be decided.
+    /// Whether everything was seen once that matters. Before that nothing may be decided.
     pub(super) fn is_known(&self) -> bool {
-        ["nodes", "pods", "policies", "plans"].iter().all(|kind| self.listed.contains(kind))
+        let seen = |kind: &&str| self.listed.contains(kind) || *kind == "pods" && !self.is_anything_cut();
+        ["nodes", "pods", "policies", "plans"].iter().all(seen)
+    }
+
+    /// Whether a policy wants GPUs cut, or shown how they would be, or a plan is under way.
+    pub(super) fn is_anything_cut(&self) -> bool {
+        let cuts =
+            |policy: &PolicySeen| policy.spec.mig.as_ref().is_some_and(|mig| mig.mode != MigMode::Manual);
+        self.policies.values().any(cuts) || self.plans.values().any(PlanSeen::is_cutting)
     }
 
     /// All objects of a kind were listed: these are there, by name or by uid, and no others.
     pub(super) fn listed(&mut self, kind: &'static str, there: &BTreeSet<String>) {
         match kind {
             "nodes" => self.nodes.retain(|name, _| there.contains(name)),
-            "pods" => self.pods.retain(|uid, _| there.contains(uid)),
+            "pods" => {
+                self.pods.retain(|uid, _| there.contains(uid));
+                self.used.values_mut().for_each(|used| used.retain(|uid, _| there.contains(uid)));
+            }
             "policies" => self.policies.retain(|name, _| there.contains(name)),
             _ => self.plans.retain(|name, _| there.contains(name)),
         }
         self.listed.insert(kind);
+    }
+
+    /// What a node has left besides GPUs.
+    pub(super) fn left(&self, name: &str, node: &NodeSeen) -> Option<Amounts> {
+        let mut left = node.allocatable.clone()?;
+        self.used.get(name).into_iter().flat_map(BTreeMap::values).for_each(|used| left.take(used));
+        Some(left)
     }
 
     pub(super) fn node_seen(&mut self, node: &Value) {
@@ -115,6 +140,9 @@ impl Objects {
         let seen = NodeSeen {
             labels: texts(&node["metadata"]["labels"]),
             taints: taints_of(node),
+            allocatable: Some(&node["status"]["allocatable"])
+                .filter(|list| list.is_object())
+                .map(Amounts::of),
             ready: ready.any(|one| one["status"] == "True") && node["spec"]["unschedulable"] != true,
             report: report.and_then(|report| report.inspect_err(|error| warn(error)).ok()),
             config: annotations.get(names::POLICY_CONFIG).cloned(),
@@ -129,6 +157,15 @@ impl Objects {
         let ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
         let going = !pod["metadata"]["deletionTimestamp"].is_null();
         let node = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
+        let besides = Amounts::asked_by(&pod["spec"]);
+        if let Some(node) = node {
+            let used = self.used.entry(node.to_owned()).or_default();
+            if ended {
+                used.remove(&uid);
+            } else {
+                used.insert(uid.clone(), besides.clone());
+            }
+        }
         // One that goes and runs nowhere waits for nothing.
         if wants.is_empty() || ended || going && node.is_none() {
             self.pods.remove(&uid);
@@ -146,6 +183,7 @@ impl Objects {
             name: text(pod, "name").to_owned(),
             uid: uid.clone(),
             wants,
+            besides,
             whereabouts: Whereabouts::of(&pod["spec"]),
             priority: priority.unwrap_or(0),
             comes_back: owners.is_some_and(|owners| owners.iter().any(|one| one["controller"] == true)),
@@ -187,8 +225,15 @@ impl Objects {
     pub(super) fn gone(&mut self, kind: &'static str, object: &Value) {
         let name = text(object, "name");
         match kind {
-            "nodes" => drop(self.nodes.remove(name)),
-            "pods" => drop(self.pods.remove(text(object, "uid"))),
+            "nodes" => {
+                self.nodes.remove(name);
+                self.used.remove(name);
+            }
+            "pods" => {
+                let uid = text(object, "uid");
+                self.pods.remove(uid);
+                self.used.values_mut().for_each(|used| drop(used.remove(uid)));
+            }
             "policies" => drop(self.policies.remove(name)),
             _ => drop(self.plans.remove(name)),
         }

@@ -139,7 +139,7 @@ impl Bench {
         }
         self.objects.lock().unwrap().node_seen(&json!({
             "metadata": {"name": "node0", "annotations": annotations},
-            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"cpu": "4", "pods": "110"}},
         }));
     }
 
@@ -154,7 +154,7 @@ impl Bench {
             "lastTransitionTime": written(Seconds(self.now))});
         self.objects.lock().unwrap().pod_seen(&json!({
             "metadata": {"namespace": "team", "name": name, "uid": name},
-            "spec": {"containers": [{"resources": {"limits": limits}}]},
+            "spec": {"containers": [{"resources": {"limits": limits, "requests": {"cpu": "1"}}}]},
             "status": {"phase": "Pending", "conditions": [since]},
         }));
     }
@@ -217,6 +217,26 @@ async fn a_plan_is_written_ordered_followed_and_ended() {
     let writes = bench.memory.0.lock().unwrap().writes;
     bench.look(60).await;
     assert_eq!(bench.memory.0.lock().unwrap().writes, writes, "there is nothing more to do");
+}
+
+#[tokio::test]
+async fn nothing_is_cut_where_pods_of_any_kind_leave_no_processors() {
+    let mut bench = Bench::new();
+    let busy = json!({
+        "metadata": {"namespace": "web", "name": "busy", "uid": "busy"},
+        "spec": {"nodeName": "node0", "containers": [{"resources": {"requests": {"cpu": "3500m"}}}]},
+        "status": {"phase": "Running"},
+    });
+    bench.objects.lock().unwrap().pod_seen(&busy);
+    bench.pod("one", "3g.20gb");
+    let uids = ["busy", "one"].map(str::to_owned).into_iter().collect();
+    bench.objects.lock().unwrap().listed("pods", &uids);
+    bench.look(SETTLING).await;
+    assert_eq!(bench.phase(), None);
+    assert!(bench.told("NotCut")[0].contains("not enough cpu left"), "{:?}", bench.told("NotCut"));
+    bench.objects.lock().unwrap().gone("pods", &busy);
+    bench.look(1).await;
+    assert_eq!(bench.phase(), Some(Phase::Cutting));
 }
 
 #[tokio::test]

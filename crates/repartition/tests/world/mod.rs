@@ -2,11 +2,13 @@
 
 use carve_gpu_model::{GpuUuid, Placed, Product, ProfileTable};
 use carve_repartition::{
-    BoundPod, Facts, GpuReport, History, Instance, InstanceReport, Mode, NodeFacts, NodePlan, NodeReport,
-    Order, OrderReport, OrderState, Ordered, Rules, Seconds, WaitingPod, Whereabouts,
+    Amounts, BoundPod, Facts, GpuReport, History, Instance, InstanceReport, Mode, NodeFacts, NodePlan,
+    NodeReport, Order, OrderReport, OrderState, Ordered, Rules, Seconds, WaitingPod, Whereabouts,
 };
 use std::collections::BTreeMap;
 
+/// Processors of a node that nobody runs out of.
+const MANY: u64 = 1000;
 /// The product of every GPU here.
 const PRODUCT: &str = "a100-40gb";
 
@@ -23,8 +25,18 @@ pub(crate) struct Real {
     pub(crate) serial: u64,
 }
 
+fn cpus(count: u64) -> Amounts {
+    Amounts::of(&serde_json::json!({"cpu": count, "pods": 1000}))
+}
+
+fn besides(cpus: u64) -> Amounts {
+    Amounts::asked_by(&serde_json::json!({"containers": [{"resources": {"requests": {"cpu": cpus}}}]}))
+}
+
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RealNode {
+    /// Processors in all.
+    pub(crate) cpus: u64,
     pub(crate) gpus: Vec<Vec<Real>>,
     /// What the agent said last.
     pub(crate) report: NodeReport,
@@ -40,6 +52,8 @@ pub(crate) struct RealPod {
     pub(crate) node: Option<usize>,
     /// The only node it may go to.
     pub(crate) only: Option<usize>,
+    /// Processors that it asks for.
+    pub(crate) cpus: u64,
     pub(crate) since: u64,
 }
 
@@ -72,7 +86,11 @@ impl World {
             evictions: 0,
             least_gain: None,
         };
-        let nodes = gpus.iter().map(|gpus| RealNode { gpus: vec![Vec::new(); *gpus], ..RealNode::default() });
+        let nodes = gpus.iter().map(|gpus| RealNode {
+            gpus: vec![Vec::new(); *gpus],
+            cpus: MANY,
+            ..RealNode::default()
+        });
         let mut world = World {
             nodes: nodes.collect(),
             pods: BTreeMap::new(),
@@ -86,11 +104,21 @@ impl World {
         world
     }
 
+    /// Processors of a node that nobody has.
+    pub(crate) fn cpus_left(&self, node: usize) -> u64 {
+        let there = self.pods.values().filter(|pod| pod.node == Some(node));
+        self.nodes[node].cpus - there.map(|pod| pod.cpus).sum::<u64>()
+    }
+
     pub(crate) fn arrive(&mut self, form: &str, count: u32, only: Option<usize>) -> String {
+        self.arrive_asking(1, form, count, only)
+    }
+
+    pub(crate) fn arrive_asking(&mut self, cpus: u64, form: &str, count: u32, only: Option<usize>) -> String {
         self.serial += 1;
         let name = format!("default/pod-{}", self.serial);
         let wants = BTreeMap::from([(form.to_owned(), count)]);
-        self.pods.insert(name.clone(), RealPod { wants, node: None, only, since: self.now });
+        self.pods.insert(name.clone(), RealPod { wants, node: None, only, cpus, since: self.now });
         name
     }
 
@@ -127,9 +155,10 @@ impl World {
 
     /// The scheduler and kubelet: every pod that fits somewhere gets its instances.
     pub(crate) fn schedule(&mut self) {
+        let mut left: Vec<u64> = (0..self.nodes.len()).map(|node| self.cpus_left(node)).collect();
         for (name, pod) in self.pods.iter_mut().filter(|(_, pod)| pod.node.is_none()) {
             for (number, node) in self.nodes.iter_mut().enumerate() {
-                if pod.only.is_some_and(|only| only != number) {
+                if pod.only.is_some_and(|only| only != number) || left[number] < pod.cpus {
                     continue;
                 }
                 let (form, count) = pod.wants.iter().next().expect("it wants something");
@@ -140,6 +169,7 @@ impl World {
                 if found.len() == *count as usize {
                     found.into_iter().for_each(|part| part.pod = Some(name.clone()));
                     pod.node = Some(number);
+                    left[number] -= pod.cpus;
                     break;
                 }
             }
@@ -156,6 +186,7 @@ impl World {
             ordered: node.order.clone().map(|order| Ordered { policy: "all".to_owned(), order }),
             next_generation: node.generation + 1,
             history: node.history.clone(),
+            left: Some(cpus(self.cpus_left(number))),
             bound: self
                 .pods
                 .iter()
@@ -163,6 +194,7 @@ impl World {
                 .map(|(name, pod)| BoundPod {
                     name: name.clone(),
                     wants: pod.wants.clone(),
+                    besides: besides(pod.cpus),
                     whereabouts: Whereabouts::of(&serde_json::json!({})),
                     priority: 0,
                     comes_back: true,
@@ -177,6 +209,7 @@ impl World {
             WaitingPod {
                 name: name.clone(),
                 wants: pod.wants.clone(),
+                besides: besides(pod.cpus),
                 whereabouts: Whereabouts::of(&spec),
                 priority: 0,
                 since: Seconds(pod.since),
@@ -267,6 +300,7 @@ impl World {
             *count == 1
                 && self.nodes.iter().enumerate().any(|(number, node)| {
                     pod.only.is_none_or(|only| only == number)
+                        && self.cpus_left(number) >= pod.cpus
                         && node.gpus.iter().any(|parts| {
                             let used: Vec<&Instance> = parts
                                 .iter()
