@@ -60,10 +60,32 @@ impl Cluster {
 
     /// Runs a program on the first node and returns what it printed; a failure of the program is none of the test.
     pub fn on_node(&self, words: &[&str]) -> String {
+        self.on("node0", words)
+    }
+
+    /// The same on another node.
+    pub fn on(&self, node: &str, words: &[&str]) -> String {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let mut command = self.lab.command(&words).unwrap_or_else(|error| panic!("{error:#}"));
+        let mut command = self.lab.command_on(node, &words).unwrap_or_else(|error| panic!("{error:#}"));
         let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{error}"));
         String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Uids of pods that have something where limits of parts are, on a node.
+    pub fn folders_of_pods(&self, node: &str) -> Vec<String> {
+        let folders = [
+            "find",
+            "/run/carve/limits",
+            "-mindepth",
+            "1",
+            "-maxdepth",
+            "1",
+            "-type",
+            "d",
+            "-printf",
+            "%f\n",
+        ];
+        self.on(node, &folders).lines().map(str::to_owned).collect()
     }
 
     /// A namespace for one test; it goes when it is dropped.

@@ -61,6 +61,14 @@ impl GpuNode {
         Some(GpuNode { name, folder, cluster, _alone: None }.set_up(&built, machine))
     }
 
+    /// GPUs on every node of the cluster. `None` (said aloud) where the stand-ins were not built.
+    pub fn everywhere(cluster: &Cluster, test: &str, machine: &str) -> Option<Vec<Self>> {
+        let first = GpuNode::new(cluster, test, machine)?;
+        let others = cluster.nodes().into_iter().skip(1).map(|name| first.beside(&name, machine));
+        let others = others.collect::<Option<Vec<GpuNode>>>()?;
+        Some(std::iter::once(first).chain(others).collect())
+    }
+
     fn set_up(self, built: &Path, machine: &str) -> Self {
         // What an interrupted run left behind.
         let _ = std::fs::remove_dir_all(&self.folder);

@@ -4,6 +4,7 @@
 //! put there tolerate every taint.
 
 use crate::inside::create_all;
+use crate::parts_pods::MOST_WORDS;
 use crate::{Cluster, plain_name};
 use carve_cluster_api::names;
 use k8s_openapi::api::core::v1::Node;
@@ -102,6 +103,11 @@ fn describe(node: &mut Value, name: &str, gpus: usize, memory: u64) {
             for list in ["capacity", "allocatable"] {
                 node["status"][list][&name] = sum.to_string().into();
             }
+        }
+    }
+    for number in 0..MOST_WORDS {
+        for list in ["capacity", "allocatable"] {
+            node["status"][list][plain_name(&format!("word-{number}"))] = "100000".into();
         }
     }
     let unknown = |kind: &str| json!({"type": kind, "status": "Unknown", "reason": "NodeStatusNeverUpdated", "message": "it has no kubelet"});

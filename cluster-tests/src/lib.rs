@@ -19,6 +19,7 @@ mod hollow_nodes;
 mod incumbent;
 mod inside;
 mod kubelet_record;
+mod limiter;
 mod namespace;
 mod node_features;
 mod parts_churn;
@@ -41,6 +42,7 @@ pub use dra_offer::{DeviceOrder, Offered, class_objects, machine_layout, slice_o
 pub use gpu_node::{AgentOnNode, GpuNode};
 pub use hollow_nodes::HollowNodes;
 pub use kubelet_record::Record;
+pub use limiter::limiter_library;
 pub use namespace::Namespace;
 pub use node_features::NodeFeatures;
 pub use parts_churn::{Chance, Churn, Churned};

@@ -1,8 +1,9 @@
 //! Pods with parts of GPUs that come and go all the time, whatever happens to whoever decides about them.
 
-use crate::{Cluster, HollowNodes, Namespace, part_asks};
+use crate::{Cluster, Namespace, part_asks};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, PostParams};
+use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -45,14 +46,19 @@ pub struct Churn {
 }
 
 impl Churn {
-    /// Lets pods come to the nodes of a suite and go again, about `most` at a time.
-    pub fn start(cluster: &Cluster, namespace: &Namespace, suite: &str, most: usize, seed: u64) -> Self {
+    /// Lets pods come and go again, about `most` at a time and one every `pause` milliseconds; `dress` says where they may go, and what they do.
+    pub fn start(
+        cluster: &Cluster,
+        namespace: &Namespace,
+        (most, pause): (usize, u64),
+        dress: impl Fn(&mut Value) + Send + 'static,
+    ) -> Self {
         let (churned, stop): (Arc<Mutex<Churned>>, Arc<AtomicBool>) = Default::default();
         let (told, stopped) = (Arc::clone(&churned), Arc::clone(&stop));
-        let (namespace, suite) = (namespace.name().to_owned(), suite.to_owned());
+        let namespace = namespace.name().to_owned();
         let thread = cluster.inside().spawn(move |client| async move {
             let pods: Api<Pod> = Api::namespaced(client, &namespace);
-            let (mut chance, mut names, mut number) = (Chance(seed), Vec::<String>::new(), 0usize);
+            let (mut chance, mut names, mut number) = (Chance(8), Vec::<String>::new(), 0usize);
             while !stopped.load(Ordering::Relaxed) {
                 let full = names.len() >= most;
                 if full || (!names.is_empty() && chance.below(3) == 0) {
@@ -65,7 +71,7 @@ impl Churn {
                 } else {
                     let name = format!("churn-{number}");
                     number += 1;
-                    let made = create(&pods, &name, &suite, &mut chance).await;
+                    let made = create(&pods, &name, &dress, &mut chance).await;
                     let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
                     match made {
                         Ok(()) => told.made += 1,
@@ -74,7 +80,7 @@ impl Churn {
                     // Also where no answer came: it may be there.
                     names.push(name);
                 }
-                tokio::time::sleep(Duration::from_millis(20 + chance.below(60))).await;
+                tokio::time::sleep(Duration::from_millis(pause / 2 + chance.below(pause))).await;
             }
         });
         Churn { churned, stop, thread }
@@ -93,11 +99,16 @@ impl Churn {
     }
 }
 
-async fn create(pods: &Api<Pod>, name: &str, suite: &str, chance: &mut Chance) -> Result<(), String> {
+async fn create(
+    pods: &Api<Pod>,
+    name: &str,
+    dress: &impl Fn(&mut Value),
+    chance: &mut Chance,
+) -> Result<(), String> {
     let asks = part_asks();
     let ask = &asks[usize::try_from(chance.below(asks.len() as u64)).unwrap_or(0)];
     let mut pod = ask.pod(name);
-    HollowNodes::allow(&mut pod["spec"], suite);
+    dress(&mut pod);
     let pod: Pod = serde_json::from_value(pod).map_err(|error| error.to_string())?;
     pods.create(&PostParams::default(), &pod).await.map(drop).map_err(|error| error.to_string())
 }

@@ -5,7 +5,10 @@ use serde_json::{Value, json};
 /// Resources by which a scheduler without extender counts what the same pods take.
 const PLAIN: &str = "parts.lab";
 
-/// The name of a plain resource: `slice`, `memory` or `compute`.
+/// More words than any ask has.
+pub const MOST_WORDS: usize = 4;
+
+/// The name of a plain resource: `slice`, `memory` or `compute`, or `word-0` and so on.
 pub fn plain_name(which: &str) -> String {
     format!("{PLAIN}/{which}")
 }
@@ -62,14 +65,19 @@ impl PartsAsk {
         pod(name, &self.annotations, &self.limits)
     }
 
-    /// A pod of the same size that a scheduler of this name can place alone.
+    /// A pod of the same size, with as many resources for the scheduler to look at on every node, that a scheduler of this name can place alone.
     pub fn plain_pod(&self, name: &str, scheduler: &str) -> Value {
         let (slices, memory, compute) = self.plain;
-        let limits = json!({
+        let mut limits = json!({
             plain_name("slice"): slices.to_string(),
             plain_name("memory"): memory.to_string(),
             plain_name("compute"): compute.to_string(),
         });
+        // Words of a dialect stay in admitted pods for quotas; NVIDIA's own does not, because nodes have it.
+        let words = self.limits.as_object().into_iter().flat_map(|limits| limits.keys());
+        for number in 0..words.filter(|word| *word != "nvidia.com/gpu").count() {
+            limits[plain_name(&format!("word-{number}"))] = "1".into();
+        }
         let mut pod = pod(name, &json!({}), &limits);
         pod["spec"]["schedulerName"] = scheduler.into();
         pod

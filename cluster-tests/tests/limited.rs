@@ -1,27 +1,18 @@
 //! The limiter installed: programs with fractions see their share, get no more memory and no more time, who escapes is told of, and the
 //! node counts what programs use, also where MPS holds them.
 
-use carve_cluster_tests::{Ask, Audit, Background, Cluster, GpuNode, Namespace, PATIENCE, device_of};
+use carve_cluster_tests::{
+    Ask, Audit, Background, Cluster, GpuNode, Namespace, PATIENCE, device_of, limiter_library,
+};
 use carve_gpu_host::GpuHost;
 use carve_gpu_model::{Bytes, GpuIndex};
 use carve_lab::Image;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const IMAGE: &str = "localhost/takes:1";
 /// Pods that name it share the time of the simulated GPUs.
 const CLOCK: &str = "CARVE_SIM_CUDA_CLOCK=/machine/clock";
-
-/// The limiter's library; the tests' own command builds it.
-fn library() -> Option<PathBuf> {
-    let named = std::env::var_os("CARVE_LIMITER_LIBRARY").map(PathBuf::from);
-    let found = named.filter(|path| path.exists());
-    if found.is_none() {
-        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CARVE_LIMITER_LIBRARY must name the limiter");
-        eprintln!("skipped: CARVE_LIMITER_LIBRARY does not name the limiter (cargo xtask limiter builds it)");
-    }
-    found
-}
 
 /// Programs that take memory and time.
 fn import_programs(cluster: &Cluster) {
@@ -106,7 +97,7 @@ impl Told {
 
 #[test]
 fn programs_see_and_get_their_share() {
-    let (Some(cluster), Some(library)) = (Cluster::connect(), library()) else { return };
+    let (Some(cluster), Some(library)) = (Cluster::connect(), limiter_library()) else { return };
     let Some(node) = GpuNode::new(&cluster, "limited", "h200-141gb:1") else { return };
     import_programs(&cluster);
     let namespace = cluster.namespace("limited");
@@ -226,7 +217,7 @@ fn programs_see_and_get_their_share() {
 /// Two pods on one GPU that never have enough, with 30 and 70 percent of it.
 #[test]
 fn programs_get_the_time_of_their_share() {
-    let (Some(cluster), Some(library)) = (Cluster::connect(), library()) else { return };
+    let (Some(cluster), Some(library)) = (Cluster::connect(), limiter_library()) else { return };
     let Some(node) = GpuNode::new(&cluster, "limited-time", "h200-141gb:1") else { return };
     import_programs(&cluster);
     let namespace = cluster.namespace("limited-time");
@@ -275,7 +266,7 @@ fn programs_get_the_time_of_their_share() {
 /// A share of a GPU over MPS, and a whole GPU over MPS: their daemons hold them, and the limiter counts.
 #[test]
 fn what_is_used_over_mps_is_counted() {
-    let (Some(cluster), Some(library)) = (Cluster::connect(), library()) else { return };
+    let (Some(cluster), Some(library)) = (Cluster::connect(), limiter_library()) else { return };
     let Some(node) = GpuNode::new(&cluster, "limited-mps", "h200-141gb:2") else { return };
     import_programs(&cluster);
     let namespace = cluster.namespace("limited-mps");

@@ -122,10 +122,7 @@ fn present(nodes: &[GpuNode]) -> Vec<String> {
 #[test]
 fn the_mix_changes_and_every_pod_runs() {
     let Some(cluster) = Cluster::connect() else { return };
-    let Some(first) = GpuNode::new(&cluster, "on-demand", MACHINE) else { return };
-    let others = cluster.nodes().into_iter().skip(1).map(|name| first.beside(&name, MACHINE));
-    let others: Vec<GpuNode> = others.map(|node| node.expect("stand-ins")).collect();
-    let nodes: Vec<GpuNode> = std::iter::once(first).chain(others).collect();
+    let Some(nodes) = GpuNode::everywhere(&cluster, "on-demand", MACHINE) else { return };
     for (_, definition) in carve_slice_policy::definitions() {
         let text = serde_json::to_string(&definition).expect("a definition");
         cluster.try_kubectl(&["apply", "-f", "-"], Some(&text)).expect("the API server takes the definition");

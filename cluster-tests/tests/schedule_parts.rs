@@ -1,22 +1,14 @@
 //! The scheduler road, whole: pods in anyone's words are admitted by the webhook, placed by a second stock scheduler that asks the controller,
 //! and started by a real kubelet with the part that was decided; and nobody gets around it.
 
-use carve_cluster_tests::{AgentOnNode, Cluster, ControlPlane, GpuNode, Namespace, PATIENCE};
+use carve_cluster_tests::{
+    AgentOnNode, Cluster, ControlPlane, GpuNode, Namespace, PATIENCE, limiter_library,
+};
 use carve_lab::Image;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const IMAGE: &str = "localhost/takes:2";
-
-/// The limiter's library; the tests' own command builds it.
-fn library() -> Option<PathBuf> {
-    let found = std::env::var_os("CARVE_LIMITER_LIBRARY").map(PathBuf::from).filter(|path| path.exists());
-    if found.is_none() {
-        assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "CARVE_LIMITER_LIBRARY must name the limiter");
-        eprintln!("skipped: CARVE_LIMITER_LIBRARY does not name the limiter (cargo xtask limiter builds it)");
-    }
-    found
-}
 
 /// A pod with a program that takes memory, in the words of a dialect.
 fn pod(node: &GpuNode, name: &str, annotations: Value, limits: Value) -> String {
@@ -54,7 +46,7 @@ fn given(namespace: &Namespace, name: &str) -> Vec<(String, u64, u64)> {
 
 #[test]
 fn a_part_is_admitted_placed_and_held() {
-    let (Some(cluster), Some(library)) = (Cluster::connect(), library()) else { return };
+    let (Some(cluster), Some(library)) = (Cluster::connect(), limiter_library()) else { return };
     let Some(node) = GpuNode::new(&cluster, "parts", "a100-40gb:2") else { return };
     let image = Image::new(IMAGE).program(Path::new(env!("CARGO_BIN_EXE_takes_memory")), "/takes-memory");
     let image = image.and_then(|image| image.program(Path::new("/bin/sleep"), "/bin/sleep"));
@@ -159,9 +151,7 @@ fn one_after_the_other(cluster: &Cluster, node: &GpuNode, tenants: &Namespace, a
         assert_eq!(told, memory, "{container}");
     }
     tenants.delete_pods();
-    agent.until("nothing is left of pods that are gone", || {
-        cluster.on_node(&["sh", "-c", "ls /run/carve/limits"]).trim().is_empty()
-    });
+    agent.until("nothing is left of pods that are gone", || cluster.folders_of_pods("node0").is_empty());
 }
 
 /// A pod that asks for a part and does something else besides.

@@ -88,7 +88,8 @@ fn nothing_is_given_twice_and_nothing_is_lost() {
     let watch = PartsWatch::start(&cluster);
     let chaos =
         Chaos { cluster: &cluster, tenants: &tenants, own: &own, watch: &watch, start: Instant::now() };
-    let churn = Churn::start(&cluster, &tenants, SUITE, PODS, 8);
+    let churn =
+        Churn::start(&cluster, &tenants, (PODS, 50), |pod| HollowNodes::allow(&mut pod["spec"], SUITE));
     chaos.goes_on(&plane, 10);
     chaos.say("pods come and go");
 
