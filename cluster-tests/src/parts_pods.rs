@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 const PLAIN: &str = "parts.lab";
 
 /// More words than any ask has.
-pub const MOST_WORDS: usize = 4;
+pub(crate) const MOST_WORDS: usize = 4;
 
 /// The name of a plain resource: `slice`, `memory` or `compute`, or `word-0` and so on.
 pub fn plain_name(which: &str) -> String {
