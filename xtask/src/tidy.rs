@@ -42,7 +42,10 @@ const PURE: &[(&str, &[&str])] = &[
     ("formats", &["carve-gpu-model", "serde_json", "thiserror"]),
     ("gpu-host", &["carve-gpu-model", "serde", "serde-saphyr", "thiserror"]),
     ("planner", &["carve-gpu-model", "thiserror"]),
-    ("repartition", &["carve-gpu-model", "carve-planner", "serde", "serde_json", "thiserror"]),
+    (
+        "repartition",
+        &["carve-formats", "carve-gpu-model", "carve-planner", "serde", "serde_json", "thiserror"],
+    ),
     ("placement", &["carve-gpu-host", "carve-gpu-model", "thiserror"]),
     (
         "simulator",
