@@ -12,8 +12,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Fine where a scheduler that places hundreds of pods a second feels it; coarse where only a failing API server gets.
 const BOUNDS: [f64; 27] = [
@@ -28,11 +29,22 @@ struct Verb {
 
 type Times = Family<Verb, Histogram, fn() -> Histogram>;
 
+/// The uid of the pod that was asked about; an answer carries it to whoever measures.
+#[derive(Debug, Clone)]
+pub(crate) struct AskedAbout(pub(crate) String);
+
+/// More pods are not between filter and prioritize; of most that are still noted then, prioritize was never asked.
+const MOST_NOTED: usize = 1000;
+
 /// All series of the controller.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
     answers: Times,
+    /// Of filter and prioritize of one pod together.
+    decisions: Histogram,
+    /// How long filter took for pods of which prioritize is not asked yet.
+    filtered: Arc<Mutex<HashMap<String, Duration>>>,
     leads: Gauge,
 }
 
@@ -42,9 +54,13 @@ impl Default for Metrics {
         let answers = Times::new_with_constructor(|| Histogram::new(BOUNDS));
         let help = "Time from a question of the scheduler to its answer, reading and writing JSON included";
         registry.register_with_unit("extender_answer", help, Unit::Seconds, answers.clone());
+        let decisions = Histogram::new(BOUNDS);
+        let help = "Time that a scheduler waits for filter and prioritize of one pod together";
+        registry.register_with_unit("extender_decision", help, Unit::Seconds, decisions.clone());
         let leads = Gauge::default();
         registry.register("leads", "Whether this replica decides where pods go", leads.clone());
-        Metrics { registry: Arc::new(Mutex::new(registry)), answers, leads }
+        let registry = Arc::new(Mutex::new(registry));
+        Metrics { registry, answers, decisions, filtered: Arc::default(), leads }
     }
 }
 
@@ -57,6 +73,25 @@ impl Metrics {
         let _ = encode(&mut text, &registry);
         text
     }
+
+    /// A scheduler asks filter first, and prioritize where more than one node is left.
+    fn note(&self, verb: &str, pod: String, took: Duration) {
+        let mut filtered = self.filtered.lock().unwrap_or_else(PoisonError::into_inner);
+        match verb {
+            "filter" => {
+                if filtered.len() >= MOST_NOTED {
+                    filtered.clear();
+                }
+                filtered.insert(pod, took);
+            }
+            "prioritize" => {
+                if let Some(before) = filtered.remove(&pod) {
+                    self.decisions.observe((before + took).as_secs_f64());
+                }
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Notes how long an answer of the extender takes: from the head of the question until the answer can be sent.
@@ -64,8 +99,12 @@ pub(crate) async fn timed(State(metrics): State<Metrics>, request: Request, next
     // Only known routes come here, so there are few of them.
     let verb = Verb { verb: request.uri().path().trim_start_matches('/').to_owned() };
     let start = Instant::now();
-    let response = next.run(request).await;
-    metrics.answers.get_or_create(&verb).observe(start.elapsed().as_secs_f64());
+    let mut response = next.run(request).await;
+    let took = start.elapsed();
+    metrics.answers.get_or_create(&verb).observe(took.as_secs_f64());
+    if let Some(AskedAbout(pod)) = response.extensions_mut().remove() {
+        metrics.note(&verb.verb, pod, took);
+    }
     response
 }
 
@@ -84,30 +123,41 @@ pub(crate) fn routes(metrics: Metrics, leads: impl Fn() -> bool + Clone + Send +
 
 #[cfg(test)]
 mod tests {
-    use super::{Metrics, routes, timed};
+    use super::{AskedAbout, Metrics, routes, timed};
+    use axum::Extension;
     use axum::routing::post;
     use axum::{Router, middleware};
     use http::Request;
     use tower::ServiceExt;
 
-    #[tokio::test]
-    async fn answers_are_counted_by_verb() {
-        let metrics = Metrics::default();
-        let asked = Router::new()
-            .route("/filter", post(|| async { "yes" }))
-            .route_layer(middleware::from_fn_with_state(metrics.clone(), timed));
-        for _ in 0..3 {
-            let question = Request::post("/filter").body(axum::body::Body::empty()).unwrap();
-            asked.clone().oneshot(question).await.unwrap();
-        }
+    async fn told(metrics: Metrics) -> String {
         let question = Request::get("/metrics").body(axum::body::Body::empty()).unwrap();
         let answer = routes(metrics, || true).oneshot(question).await.unwrap();
         let text = axum::body::to_bytes(answer.into_body(), usize::MAX).await.unwrap();
-        let text = String::from_utf8(text.to_vec()).unwrap();
-        assert!(
-            text.contains(r#"carve_controller_extender_answer_seconds_count{verb="filter"} 3"#),
-            "{text}"
-        );
-        assert!(text.contains("carve_controller_leads 1"), "{text}");
+        String::from_utf8(text.to_vec()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn answers_are_counted_by_verb_and_decisions_by_pod() {
+        let metrics = Metrics::default();
+        let about = || async { (Extension(AskedAbout("a".to_owned())), "yes") };
+        let asked = Router::new()
+            .route("/filter", post(about))
+            .route("/prioritize", post(about))
+            .route("/bind", post(|| async { "yes" }))
+            .route_layer(middleware::from_fn_with_state(metrics.clone(), timed));
+        for verb in ["filter", "filter", "prioritize", "prioritize", "bind", "filter"] {
+            let question = Request::post(format!("/{verb}")).body(axum::body::Body::empty()).unwrap();
+            asked.clone().oneshot(question).await.unwrap();
+        }
+        let text = told(metrics).await;
+        for line in [
+            r#"carve_controller_extender_answer_seconds_count{verb="filter"} 3"#,
+            r#"carve_controller_extender_answer_seconds_count{verb="prioritize"} 2"#,
+            "carve_controller_extender_decision_seconds_count 1",
+            "carve_controller_leads 1",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
     }
 }

@@ -1,13 +1,14 @@
 //! The extender's verbs over HTTP.
 
 use crate::extender::Extender;
-use crate::metrics::{Metrics, timed};
+use crate::metrics::{AskedAbout, Metrics, timed};
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router, body::Bytes};
+use axum::{Extension, Json, Router, body::Bytes};
+use carve_extender::wire::Args;
 
 /// A pod may have 3 MiB, and names of a few thousand nodes come with it.
 const MOST: usize = 16 * 1024 * 1024;
@@ -45,15 +46,20 @@ fn read<T: for<'de> serde::Deserialize<'de>>(body: &Bytes) -> Result<T, Response
 }
 
 async fn answer_filter(State(extender): State<Extender>, body: Bytes) -> Response {
-    match read(&body) {
-        Ok(args) => Json(extender.filter(&args)).into_response(),
+    match read::<Args>(&body) {
+        Ok(args) => (about(&args), Json(extender.filter(&args))).into_response(),
         Err(response) => response,
     }
 }
 
+/// Says which pod an answer is about.
+fn about(args: &Args) -> Extension<AskedAbout> {
+    Extension(AskedAbout(args.pod.metadata.uid.clone()))
+}
+
 async fn answer_prioritize(State(extender): State<Extender>, body: Bytes) -> Response {
-    match read(&body) {
-        Ok(args) => Json(extender.prioritize(&args)).into_response(),
+    match read::<Args>(&body) {
+        Ok(args) => (about(&args), Json(extender.prioritize(&args))).into_response(),
         Err(response) => response,
     }
 }
