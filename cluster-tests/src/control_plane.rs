@@ -153,7 +153,31 @@ impl ControlPlane {
         ];
         words.extend(pod.iter().map(|pod| format!("--pod-name={pod}")));
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
-        self.replicas[number].process = Some(self.cluster.background(&words, &[]));
+        let (library, clock) = (self.clock_library(), self.clock(number));
+        let both = library.as_ref().zip(clock.to_str());
+        let clock = both.map(|(library, clock)| [("LD_PRELOAD", library.as_str()), ("LATE_CLOCK", clock)]);
+        self.replicas[number].process =
+            Some(self.cluster.background(&words, clock.as_ref().map_or(&[], |all| all)));
+    }
+
+    /// What makes clocks wrong, where it was built.
+    fn clock_library(&self) -> Option<String> {
+        let library = stand_ins()?.join("examples/liblate_clock.so");
+        library.exists().then(|| library.display().to_string())
+    }
+
+    /// Says by how much a replica's clock is wrong.
+    fn clock(&self, number: usize) -> PathBuf {
+        self.folder.join(format!("clock-{number}"))
+    }
+
+    /// Sets the clock of one of several controllers ahead by so many seconds, or back.
+    pub fn set_clock(&self, number: usize, ahead: i64) {
+        let built = self.clock_library().is_some();
+        assert!(built, "cargo build --package carve-cluster-tests --example late_clock makes clocks wrong");
+        let (new, path) = (self.folder.join("clock.new"), self.clock(number));
+        let written = std::fs::write(&new, ahead.to_string()).and_then(|()| std::fs::rename(&new, &path));
+        written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 
     /// Kills one of several controllers with SIGKILL.

@@ -2,7 +2,7 @@
 //! wrong. Nothing is given out twice, nothing is lost, and no pod is left without a word.
 
 use carve_cluster_tests::{
-    Chance, Churn, Cluster, ControlPlane, HollowNodes, Namespace, PATIENCE, PartsAsk, PartsWatch,
+    Chance, Churn, Cluster, ControlPlane, HollowNodes, Namespace, PATIENCE, PartsAsk, PartsWatch, why_waiting,
 };
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -21,13 +21,6 @@ struct Chaos<'a> {
     own: &'a Namespace,
     watch: &'a PartsWatch,
     start: Instant,
-}
-
-/// Why a pod that is on no node waits, in words.
-fn reason(pod: &Value) -> Option<&str> {
-    let conditions = pod["status"]["conditions"].as_array()?;
-    let scheduled = conditions.iter().find(|condition| condition["type"] == "PodScheduled")?;
-    scheduled["message"].as_str().filter(|words| scheduled["status"] == "False" && !words.is_empty())
 }
 
 impl Chaos<'_> {
@@ -58,7 +51,8 @@ impl Chaos<'_> {
     fn everybody_knows(&self, plane: &ControlPlane) {
         let silent = || -> Vec<String> {
             let pods = self.pods();
-            let waits = pods.iter().filter(|pod| pod["spec"]["nodeName"].is_null() && reason(pod).is_none());
+            let waits =
+                pods.iter().filter(|pod| pod["spec"]["nodeName"].is_null() && why_waiting(pod).is_none());
             waits.map(|pod| pod["metadata"]["name"].to_string()).collect()
         };
         self.cluster.until_or(
@@ -133,6 +127,21 @@ fn nothing_is_given_twice_and_nothing_is_lost() {
     assert_eq!(plane.leader(), Some(third), "one that was stopped does not come back as leader");
     chaos.say("the leader was stopped, and went on when another led");
 
+    for hours in [1, -1, 0] {
+        plane.set_clock(third, hours * 3600);
+        chaos.goes_on(&plane, 10);
+    }
+    assert_eq!(plane.leader(), Some(third), "an hour makes no difference");
+    chaos.say("the leader's clock jumped by an hour, forth and back");
+    // Where it is now every certificate has expired, also the API server's. It looks after its own every 30 s.
+    plane.set_clock(third, 400 * 24 * 3600);
+    std::thread::sleep(Duration::from_secs(35));
+    chaos.goes_on(&plane, 10);
+    plane.set_clock(third, 0);
+    chaos.goes_on(&plane, 10);
+    plane.wait_until_ready();
+    chaos.say("the leader's clock jumped by a year, and back");
+
     cluster.restart("kube-apiserver");
     chaos.goes_on(&plane, 20);
     chaos.say("the API server was killed");
@@ -147,8 +156,8 @@ fn nothing_is_given_twice_and_nothing_is_lost() {
     watch.check();
     PartsWatch::start(&cluster).check();
     let pods = chaos.pods();
-    let waiting: Vec<&str> =
-        pods.iter().filter(|pod| pod["spec"]["nodeName"].is_null()).filter_map(reason).collect();
+    let waiting: Vec<String> =
+        pods.iter().filter(|pod| pod["spec"]["nodeName"].is_null()).filter_map(why_waiting).collect();
     chaos.say(&format!(
         "{} pods made, {} refused, {} deleted, {} bound; of {} that are there {} wait: {:?}",
         churned.made,

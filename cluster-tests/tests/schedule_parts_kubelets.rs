@@ -3,7 +3,7 @@
 
 use carve_cluster_tests::{
     Background, Chance, Churn, Cluster, ControlPlane, GpuNode, Namespace, PATIENCE, PartsAsk, PartsWatch,
-    Pod, limiter_library,
+    Pod, limiter_library, why_waiting,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -25,13 +25,6 @@ fn name(pod: &Value) -> &str {
 
 fn runs(pod: &Value) -> bool {
     pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null()
-}
-
-/// Why a pod that is on no node waits, in words.
-fn waits(pod: &Value) -> bool {
-    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    let mut scheduled = conditions.filter(|one| one["type"] == "PodScheduled" && one["status"] == "False");
-    scheduled.any(|one| one["message"].as_str().is_some_and(|words| !words.is_empty()))
 }
 
 /// GPUs of which a pod was given parts.
@@ -116,7 +109,7 @@ fn pods_get_what_was_decided_whoever_dies() {
         churned.deleted
     );
     scene.until(&plane, "every pod runs or says why not", || {
-        scene.pods().iter().all(|pod| runs(pod) || waits(pod))
+        scene.pods().iter().all(|pod| runs(pod) || why_waiting(pod).is_some())
     });
     watch.check();
     let pods = scene.pods();
