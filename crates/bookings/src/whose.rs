@@ -63,7 +63,9 @@ impl Starting<'_> {
         // container that is not done was started in an earlier sandbox, if at all.
         let (mut again, mut next, mut open) = (None, None, false);
         for one in candidates.iter().filter(|one| heard(one) != Some(InitState::Done)) {
-            if self.tokens_of(one).is_some() && !open {
+            // One that runs was started, also where nobody has a record of it.
+            let started = self.tokens_of(one).is_some() || heard(one) == Some(InitState::Running);
+            if started && !open {
                 again = Some(*one);
             } else {
                 next = next.or(Some(*one));
@@ -284,6 +286,12 @@ mod tests {
         let mut pod = Pod::new(&containers, &[("main", &["s0"])]);
         pod.heard("load", InitState::Done);
         assert_eq!(pod.start(&["s0"]), "main");
+        let mut pod = Pod::new(&containers, &[("main", &["s0"])]);
+        pod.heard("load", InitState::Running);
+        assert!(
+            matches!(pod.whose(&["s0"]), Ok(Whose::Unsure { again: None, .. })),
+            "what runs does not start"
+        );
         let only = [container("load", Stage::Init, &[9, 9]), container("main", Stage::Main, &[2])];
         let mut pod = Pod::new(&only, &[("main", &["s0"])]);
         pod.heard("load", InitState::Done);
