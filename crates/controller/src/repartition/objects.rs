@@ -121,6 +121,16 @@ impl Objects {
         self.listed.insert(kind);
     }
 
+    /// A pod has nothing of a node any more.
+    fn unused(&mut self, node: &str, uid: &str) {
+        if let Some(used) = self.used.get_mut(node) {
+            used.remove(uid);
+            if used.is_empty() {
+                self.used.remove(node);
+            }
+        }
+    }
+
     /// What a node has left besides GPUs.
     pub(super) fn left(&self, name: &str, node: &NodeSeen) -> Option<Amounts> {
         let mut left = node.allocatable.clone()?;
@@ -159,11 +169,10 @@ impl Objects {
         let node = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty());
         let besides = Amounts::asked_by(&pod["spec"]);
         if let Some(node) = node {
-            let used = self.used.entry(node.to_owned()).or_default();
             if ended {
-                used.remove(&uid);
+                self.unused(node, &uid);
             } else {
-                used.insert(uid.clone(), besides.clone());
+                self.used.entry(node.to_owned()).or_default().insert(uid.clone(), besides.clone());
             }
         }
         // One that goes and runs nowhere waits for nothing.
@@ -225,14 +234,12 @@ impl Objects {
     pub(super) fn gone(&mut self, kind: &'static str, object: &Value) {
         let name = text(object, "name");
         match kind {
-            "nodes" => {
-                self.nodes.remove(name);
-                self.used.remove(name);
-            }
+            // Its pods go by themselves, or are there when it comes back.
+            "nodes" => drop(self.nodes.remove(name)),
             "pods" => {
                 let uid = text(object, "uid");
                 self.pods.remove(uid);
-                self.used.values_mut().for_each(|used| drop(used.remove(uid)));
+                self.unused(object["spec"]["nodeName"].as_str().unwrap_or_default(), uid);
             }
             "policies" => drop(self.policies.remove(name)),
             _ => drop(self.plans.remove(name)),
