@@ -112,7 +112,9 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ApiError> {
             let options = kube::config::KubeConfigOptions::default();
             Config::from_custom_kubeconfig(text, &options).await.map_err(|error| no_way(&error))?
         }
-        None => Config::infer().await.map_err(|error| no_way(&error))?,
+        None => Config::infer().await.map_err(|error| {
+            no_way(&format!("{error}; name a kubeconfig with --kubeconfig, or run in a pod of the cluster"))
+        })?,
     };
     Client::try_from(config).map_err(|error| no_way(&error))
 }
