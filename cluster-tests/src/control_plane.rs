@@ -3,7 +3,7 @@
 use crate::doors::Doors;
 use crate::gpu_node::stand_ins;
 use crate::inside::page;
-use crate::{Background, Cluster, Namespace, PATIENCE};
+use crate::{Background, Chance, Cluster, Namespace, PATIENCE};
 use base64::Engine;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -183,6 +183,18 @@ impl ControlPlane {
     /// Kills one of several controllers with SIGKILL.
     pub fn kill_replica(&mut self, number: usize) {
         self.replicas[number].process = None;
+    }
+
+    /// Kills one of two controllers at so many moments and starts it again; `check` is looked at after each.
+    pub fn kill_at_random(&mut self, kills: usize, chance: &mut Chance, check: impl Fn()) {
+        for _ in 0..kills {
+            chance.pass(1_600);
+            let replica = usize::from(chance.below(2) == 0);
+            self.kill_replica(replica);
+            chance.pass(300);
+            self.start_replica(replica);
+            check();
+        }
     }
 
     /// The process of one of several controllers.

@@ -88,14 +88,7 @@ fn nothing_is_given_twice_and_nothing_is_lost() {
     chaos.say("pods come and go");
 
     let mut chance = Chance(20_268);
-    for _ in 0..KILLS {
-        chance.pass(1_600);
-        let replica = usize::from(chance.below(2) == 0);
-        plane.kill_replica(replica);
-        chance.pass(300);
-        plane.start_replica(replica);
-        watch.check();
-    }
+    plane.kill_at_random(KILLS, &mut chance, || watch.check());
     let (bound, so_far) = (watch.bound(tenants.name()).len(), churn.so_far());
     chaos.say(&format!(
         "{KILLS} kills: {} pods made, {} refused, {} deleted, {bound} bound",

@@ -93,14 +93,7 @@ fn pods_get_what_was_decided_whoever_dies() {
     let churn = Churn::start(&cluster, &tenants, (PODS, 400), dress.clone());
     scene.until(&plane, "pods run", || scene.pods().iter().filter(|pod| runs(pod)).count() >= 3);
     let mut chance = Chance(4_711);
-    for _ in 0..KILLS {
-        chance.pass(1_600);
-        let replica = usize::from(chance.below(2) == 0);
-        plane.kill_replica(replica);
-        chance.pass(300);
-        plane.start_replica(replica);
-        watch.check();
-    }
+    plane.kill_at_random(KILLS, &mut chance, || watch.check());
     let churned = churn.stop();
     println!(
         "{KILLS} kills: {} pods made, {} refused, {} deleted",
