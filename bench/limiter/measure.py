@@ -25,7 +25,7 @@ WAYS = ("cudaMalloc", "cudaMallocAsync", "cuMemCreate", "cudaMallocManaged", "cu
 MS = 1_000_000
 # Where two are compared, both run here, in turns.
 CORE = 3
-PROCESSES = 12
+PROCESSES = 40
 
 
 class Bench:
@@ -174,17 +174,17 @@ class Bench:
         """What the limiter costs where nothing is limited, and beside the ideal of a limit."""
         def of(tenant, mode, rounds=1, seconds=0.02):
             return lambda: tenant(mode, rounds, seconds)["per_s"]
-        # Where a program happens to lie in memory counts for a percent, so several are compared.
-        ratios, container = {}, self.container("free")
+        # Where a program happens to lie in memory counts for a percent, so many are compared, and what one pair of processes found is one ratio.
+        found, container = {}, self.container("free")
         for _ in range(PROCESSES):
             bare, free = Tenant([str(self.program)], core=CORE), Tenant([str(self.program)], container, core=CORE)
-            for mode, pairs in (("launch", 40), ("malloc", 40), ("malloc-async", 20)):
-                ratios.setdefault(mode, []).extend(alternate(of(bare, mode), of(free, mode), pairs))
+            for mode, pairs in (("launch", 20), ("malloc", 20), ("malloc-async", 10)):
+                found.setdefault(mode, []).append(statistics.mean(alternate(of(bare, mode), of(free, mode), pairs)))
             for tenant in (bare, free):
                 tenant.end()
-        for mode, found in ratios.items():
-            print(f"{mode}: {[round(statistics.mean(one), 4) for one in zip(*[iter(found)] * (len(found) // PROCESSES))]}")
-            self.note("overhead", f"{mode}, no limit", bound(found))
+        for mode, ratios in found.items():
+            print(f"{mode}: {[round(one, 4) for one in ratios]}")
+            self.note("overhead", f"{mode}, no limit", bound(ratios))
         bare = Tenant([str(self.program)], core=CORE)
         half = Tenant([str(self.program)], self.container("half", compute=5000), core=CORE)
         for name in ("50 µs", "1 ms"):

@@ -111,7 +111,7 @@ def mps(results):
 
 def overhead(results):
     print("## What it costs\n")
-    print("Ratio of rates without and with the limiter, pairs taken in turns (ABBA) on one core, with the 95 % interval of the mean. Launches and\nallocations are those of twelve pairs of processes, because where a program happens to lie in memory counts for a percent.\n")
+    print("Ratio of rates without and with the limiter, pairs taken in turns (ABBA) on one core, with the 95 % interval of the mean. Launches and\nallocations are those of forty pairs of processes, a ratio each, because where a program happens to lie in memory counts for a percent.\n")
     rows = []
     for name, (mean, low, high) in results["overhead"].items():
         most = BOUNDS[name]

@@ -5,7 +5,9 @@ use crate::dra_claims::{documents, given_device, why_waiting};
 use crate::{Cluster, DeviceOrder, HollowNodes, Offered, PATIENCE, machine_layout, slice_objects};
 use carve_dra::Ways;
 use serde_json::{Value, json};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 /// One set: what a manifest becomes when its pods are put on one node.
 #[derive(Debug, Clone)]
@@ -122,9 +124,13 @@ pub struct Batch {
     units: Vec<Unit>,
     // In the order in which they go: pods with their nodes, then what they held, then the rest.
     _nodes: HollowNodes,
-    _offered: Offered,
+    offered: Offered,
     _namespaces: Namespaces,
+    said: RefCell<(BTreeMap<String, String>, Instant)>,
 }
+
+/// How long the scheduler says nothing new before it is made to look again.
+const UNCHANGED: Duration = Duration::from_secs(4);
 
 impl Batch {
     /// Publishes the devices of every set's machine for a driver, with the classes, and applies everything.
@@ -147,14 +153,24 @@ impl Batch {
             !object["kind"].as_str().is_some_and(|kind| kind.starts_with("ResourceClaim"))
         });
         apply(cluster, &all);
-        Batch { cluster: cluster.clone(), units, _nodes: nodes, _offered: offered, _namespaces: namespaces }
+        let said = RefCell::new((BTreeMap::new(), Instant::now()));
+        Batch { cluster: cluster.clone(), units, _nodes: nodes, offered, _namespaces: namespaces, said }
     }
 
-    /// What the scheduler has said so far, by the name of the set.
+    /// What the scheduler has said so far, by the name of the set. Where that stays the same, the scheduler is made to look again
+    /// ([`Offered::look_again`]), because some may wait without need.
     pub fn answers(&self) -> BTreeMap<String, String> {
         let all = self.cluster.get(&["pods,resourceclaims", "-A"]);
         let answers = self.units.iter().filter_map(|unit| Some((unit.name.clone(), unit.answer(&all)?)));
-        answers.collect()
+        let answers: BTreeMap<String, String> = answers.collect();
+        let mut said = self.said.borrow_mut();
+        if said.0 != answers {
+            *said = (answers.clone(), Instant::now());
+        } else if said.1.elapsed() > UNCHANGED {
+            self.offered.look_again();
+            said.1 = Instant::now();
+        }
+        answers
     }
 }
 

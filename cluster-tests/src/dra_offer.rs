@@ -7,6 +7,7 @@ use carve_gpu_host::{GpuHost, Machine, SimulatedHost};
 use carve_gpu_model::GpuIndex;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// In which order the devices of a GPU are listed, and so which one the scheduler takes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,6 +104,16 @@ impl Offered {
         let kept = self.cluster.get(&["resourceslices", &driver]);
         let slices = kept["items"].as_array().into_iter().flatten();
         slices.map(|slice| (slice["metadata"]["name"].to_string(), slice["spec"].clone())).collect()
+    }
+
+    /// Makes the scheduler look again at pods that found no room. It counts a share twice for as long as the claim is being written down, and a
+    /// pod that it refused for that waits until something changes.
+    pub fn look_again(&self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+        let (classes, mark) = (format!("test={}", self.driver), format!("looked-again={now}"));
+        let words = ["annotate", "deviceclasses", "-l", &classes, &mark, "--overwrite"];
+        let annotated = self.cluster.try_kubectl(&words, None);
+        annotated.unwrap_or_else(|error| panic!("kubectl annotate: {error}"));
     }
 
     /// Takes everything back.
