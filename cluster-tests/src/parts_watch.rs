@@ -1,4 +1,6 @@
 //! Watches the whole cluster while a suite runs: every state of every pod goes through the ledger, and when each was bound is noted.
+//!
+//! What is watched goes through the ledger when somebody asks, in the order in which it came: what is measured meanwhile shares its processors.
 
 use crate::parts_ledger::{Complaint, PartsLedger};
 use crate::{Cluster, PATIENCE};
@@ -17,11 +19,23 @@ const AGAIN: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Default)]
 struct Seen {
+    /// What came since somebody asked.
+    unread: Vec<Told>,
     ledger: PartsLedger,
     complaints: Vec<Complaint>,
     /// When each pod was first seen on a node, by namespace and uid.
     bound: BTreeMap<String, BTreeMap<String, Instant>>,
     pods_listed: bool,
+}
+
+/// What the API server told.
+#[derive(Debug)]
+enum Told {
+    Node(DynamicObject),
+    Pod(DynamicObject),
+    PodGone(DynamicObject),
+    /// These pods, and no others.
+    Pods(Vec<DynamicObject>),
 }
 
 /// A watch that ends when it is dropped.
@@ -33,6 +47,13 @@ pub struct PartsWatch {
 
 fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The same with everything read that came.
+fn read(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+    let mut seen = lock(seen);
+    seen.read();
+    seen
 }
 
 impl PartsWatch {
@@ -54,7 +75,7 @@ impl PartsWatch {
 
     /// Fails where anything was ever given out twice.
     pub fn check(&self) {
-        let complaints = lock(&self.seen).complaints.clone();
+        let complaints = read(&self.seen).complaints.clone();
         assert!(complaints.is_empty(), "{complaints:#?}");
     }
 
@@ -71,12 +92,12 @@ impl PartsWatch {
 
     /// How many pods hold parts now.
     pub fn holders(&self) -> usize {
-        lock(&self.seen).ledger.holders()
+        read(&self.seen).ledger.holders()
     }
 
     /// Of the GPUs of a suite's nodes: those in use, full ones, and all.
     pub fn gpus(&self, suite: &str) -> (usize, usize, usize) {
-        lock(&self.seen).ledger.gpus(suite)
+        read(&self.seen).ledger.gpus(suite)
     }
 }
 
@@ -93,7 +114,7 @@ async fn nodes(client: Client, seen: &Mutex<Seen>, listed: oneshot::Sender<()>) 
     let mut listed = Some(listed);
     while let Some(event) = events.next().await {
         match event {
-            Ok(Event::InitApply(node) | Event::Apply(node)) => lock(seen).ledger.node_seen(&as_value(&node)),
+            Ok(Event::InitApply(node) | Event::Apply(node)) => lock(seen).unread.push(Told::Node(node)),
             Ok(Event::InitDone) => drop(listed.take().map(|listed| listed.send(()))),
             Ok(_) => {}
             Err(_) => tokio::time::sleep(AGAIN).await,
@@ -109,10 +130,10 @@ async fn pods(client: Client, seen: &Mutex<Seen>, nodes_listed: oneshot::Receive
     while let Some(event) = events.next().await {
         match event {
             Ok(Event::Init) => list.clear(),
-            Ok(Event::InitApply(pod)) => list.push(as_value(&pod)),
-            Ok(Event::InitDone) => lock(seen).listed(&std::mem::take(&mut list)),
-            Ok(Event::Apply(pod)) => lock(seen).pod(&as_value(&pod)),
-            Ok(Event::Delete(pod)) => lock(seen).ledger.pod_gone(&as_value(&pod)),
+            Ok(Event::InitApply(pod)) => list.push(pod),
+            Ok(Event::InitDone) => lock(seen).listed(std::mem::take(&mut list)),
+            Ok(Event::Apply(pod)) => lock(seen).came(pod),
+            Ok(Event::Delete(pod)) => lock(seen).unread.push(Told::PodGone(pod)),
             // The API server is away; the watch is made anew.
             Err(_) => tokio::time::sleep(AGAIN).await,
         }
@@ -120,28 +141,46 @@ async fn pods(client: Client, seen: &Mutex<Seen>, nodes_listed: oneshot::Receive
 }
 
 impl Seen {
-    fn pod(&mut self, pod: &Value) {
-        let complaints = self.ledger.pod_seen(pod);
-        self.complaints.extend(complaints);
-        let metadata = &pod["metadata"];
-        if let (true, Some(namespace), Some(uid)) =
-            (pod["spec"]["nodeName"].is_string(), metadata["namespace"].as_str(), metadata["uid"].as_str())
-        {
-            self.bound
-                .entry(namespace.to_owned())
-                .or_default()
-                .entry(uid.to_owned())
-                .or_insert_with(Instant::now);
+    /// A pod is there, or has changed.
+    fn came(&mut self, pod: DynamicObject) {
+        self.note(&pod);
+        self.unread.push(Told::Pod(pod));
+    }
+
+    fn listed(&mut self, pods: Vec<DynamicObject>) {
+        pods.iter().for_each(|pod| self.note(pod));
+        self.unread.push(Told::Pods(pods));
+        self.pods_listed = true;
+    }
+
+    /// Notes when a pod is on a node for the first time.
+    fn note(&mut self, pod: &DynamicObject) {
+        let metadata = &pod.metadata;
+        let on_a_node = pod.data["spec"]["nodeName"].is_string();
+        if let (true, Some(namespace), Some(uid)) = (on_a_node, &metadata.namespace, &metadata.uid) {
+            let pods = self.bound.entry(namespace.clone()).or_default();
+            pods.entry(uid.clone()).or_insert_with(Instant::now);
         }
     }
 
-    /// Those that are gone first: what they held may be somebody else's by now.
-    fn listed(&mut self, pods: &[Value]) {
-        let uids = pods.iter().filter_map(|pod| pod["metadata"]["uid"].as_str()).map(str::to_owned);
-        self.ledger.pods_listed(&uids.collect());
-        for pod in pods {
-            self.pod(pod);
+    fn read(&mut self) {
+        for told in std::mem::take(&mut self.unread) {
+            match told {
+                Told::Node(node) => self.ledger.node_seen(&as_value(&node)),
+                Told::Pod(pod) => self.pod(&as_value(&pod)),
+                Told::PodGone(pod) => self.ledger.pod_gone(&as_value(&pod)),
+                // Those that are gone first: what they held may be somebody else's by now.
+                Told::Pods(pods) => {
+                    let uids = pods.iter().filter_map(|pod| pod.metadata.uid.clone());
+                    self.ledger.pods_listed(&uids.collect());
+                    pods.iter().for_each(|pod| self.pod(&as_value(pod)));
+                }
+            }
         }
-        self.pods_listed = true;
+    }
+
+    fn pod(&mut self, pod: &Value) {
+        let complaints = self.ledger.pod_seen(pod);
+        self.complaints.extend(complaints);
     }
 }

@@ -145,7 +145,7 @@ fn a_fleet_is_filled_with_parts() {
     );
     let rate = |side: &Side| (side.bound - rounds) as f64 / side.seconds;
     let ratio = rate(&ours) / rate(&plain);
-    println!("bound per second: {:.0} with extender, {:.0} without: {ratio:.2}", rate(&ours), rate(&plain));
+    println!("bound per second: {:.0} with extender, {:.0} without: {ratio:.3}", rate(&ours), rate(&plain));
     let metrics = plane.metrics();
     for verb in ["filter", "prioritize", "bind"] {
         let at = |part| quantile(&metrics, Some(verb), part).0 * 1_000.0;

@@ -18,12 +18,29 @@ fn room<'a>(book: &'a Book, node: &str, asked: &Asked) -> Option<Cow<'a, Room>> 
     }
 }
 
-/// How good a node is; nothing where the pod does not fit.
-fn points<'a>(book: &'a Book, node: &str, asked: &Asked, judge: &mut Judge<'a>) -> Option<u8> {
-    match room(book, node, asked)? {
-        Cow::Borrowed(room) => judge.points(room),
-        // Its own booking was taken out for it, and it is one node.
-        Cow::Owned(room) => Judge::new(&asked.want).points(&room),
+/// How good nodes are for one pod.
+struct Scale<'a> {
+    book: &'a Book,
+    asked: &'a Asked,
+    /// Where the pod is booked already. It is looked up once: hundreds of nodes are asked about.
+    own: Option<&'a str>,
+    judge: Judge<'a>,
+}
+
+impl<'a> Scale<'a> {
+    fn new(book: &'a Book, asked: &'a Asked) -> Self {
+        let own = book.booking(&asked.uid).map(|booking| booking.node.as_str());
+        Scale { book, asked, own, judge: Judge::new(&asked.want) }
+    }
+
+    /// The points of a node; nothing where the pod does not fit.
+    fn points(&mut self, node: &str) -> Option<u8> {
+        if self.own != Some(node) {
+            return self.judge.points(self.book.room(node)?);
+        }
+        // Its own booking is taken out for it, and it is one node.
+        let room = room(self.book, node, self.asked)?;
+        Judge::new(&self.asked.want).points(&room)
     }
 }
 
@@ -56,12 +73,10 @@ const SHORTLIST: usize = 16;
 
 /// The best of the nodes on which a pod fits. Why it does not fit on others is said only where it fits nowhere: nobody reads it otherwise, and in a
 /// full cluster it would be most of the answer.
-pub fn shortlist(book: &Book, nodes: &[String], asked: &Asked) -> FilterResult {
-    let mut judge = Judge::new(&asked.want);
-    let mut fitting: Vec<(u8, &String)> = Vec::new();
-    for node in nodes {
-        fitting.extend(points(book, node, asked, &mut judge).map(|points| (points, node)));
-    }
+pub fn shortlist<'n>(book: &Book, nodes: &'n [String], asked: &Asked) -> FilterResult {
+    let mut scale = Scale::new(book, asked);
+    let points = |node: &'n String| Some((scale.points(node)?, node));
+    let mut fitting: Vec<(u8, &String)> = nodes.iter().filter_map(points).collect();
     if fitting.is_empty() {
         return filter(book, nodes, asked);
     }
@@ -76,11 +91,8 @@ pub fn shortlist(book: &Book, nodes: &[String], asked: &Asked) -> FilterResult {
 
 /// How good each node is.
 pub fn prioritize(book: &Book, nodes: &[String], asked: &Asked) -> Vec<HostPriority> {
-    let mut judge = Judge::new(&asked.want);
-    let score = |node: &String| {
-        let points = points(book, node, asked, &mut judge);
-        HostPriority { host: node.clone(), score: points.unwrap_or(0) }
-    };
+    let mut scale = Scale::new(book, asked);
+    let score = |node: &String| HostPriority { host: node.clone(), score: scale.points(node).unwrap_or(0) };
     nodes.iter().map(score).collect()
 }
 
