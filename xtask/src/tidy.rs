@@ -15,6 +15,7 @@ const PURE: &[(&str, &[&str])] = &[
     ("dra", &["carve-formats", "carve-gpu-host", "carve-gpu-model", "serde_json", "thiserror"]),
     ("bookings", &["carve-formats", "carve-gpu-model", "serde", "serde_json", "thiserror"]),
     ("economics", &["carve-gpu-model"]),
+    ("usage", &["carve-gpu-model"]),
     (
         "extender",
         &[

@@ -23,6 +23,16 @@ impl Money {
     /// Nothing.
     pub const ZERO: Money = Money { micros: 0 };
 
+    /// From millionths of a dollar.
+    pub const fn from_micros(micros: i128) -> Self {
+        Money { micros }
+    }
+
+    /// From cents.
+    pub const fn from_cents(cents: i128) -> Self {
+        Money { micros: cents * MICROS_PER_CENT }
+    }
+
     /// The amount in cents, half a cent away from zero.
     pub const fn cents(self) -> i128 {
         let half = if self.micros < 0 { -MICROS_PER_CENT / 2 } else { MICROS_PER_CENT / 2 };
@@ -46,6 +56,11 @@ impl Rate {
     /// From millionths of a dollar.
     pub const fn from_micros(micros: u64) -> Self {
         Rate { micros }
+    }
+
+    /// In millionths of a dollar.
+    pub const fn micros(self) -> u64 {
+        self.micros
     }
 
     /// What so many hours cost.

@@ -5,6 +5,7 @@
 //! [`ProfileTable::check`] is the one function that says whether a set of instances is legal and why not.
 #![warn(clippy::disallowed_methods)]
 
+mod apportion;
 mod compute;
 mod enumerate;
 mod fact;
@@ -21,6 +22,7 @@ mod table;
 mod units;
 pub mod xid;
 
+pub use apportion::apportion;
 pub use compute::{ComputeProfile, ComputeProfileIndex};
 pub use enumerate::{Census, MaximalGeometry};
 pub use fact::{Evidence, Fact};

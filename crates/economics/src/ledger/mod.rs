@@ -1,0 +1,11 @@
+//! Ledgers: what a machine costs, divided among those who had its GPUs, and what nobody had. Rows always sum up to the price.
+
+mod amount;
+mod book;
+mod cents;
+mod interval;
+
+pub use amount::{Cost, Millis, Parts};
+pub use book::{Bill, By, Ledger};
+pub use cents::in_cents;
+pub use interval::{Account, GpuTime, NodeTime, SliceTime, dominant, replica, stranded};
