@@ -16,6 +16,8 @@ pub enum Verb {
     Memory,
     /// [`crate::GpuHost::utilisation`]
     Utilisation,
+    /// [`crate::GpuHost::busy`]
+    Busy,
     /// [`crate::GpuHost::processes`]
     Processes,
     /// [`crate::GpuHost::link`]
@@ -54,11 +56,12 @@ pub enum Verb {
 
 impl Verb {
     /// Every verb with its written name.
-    pub const ALL: [(Verb, &'static str); 21] = [
+    pub const ALL: [(Verb, &'static str); 22] = [
         (Verb::Driver, "driver"),
         (Verb::Gpus, "gpus"),
         (Verb::Memory, "memory"),
         (Verb::Utilisation, "utilisation"),
+        (Verb::Busy, "busy"),
         (Verb::Processes, "processes"),
         (Verb::Link, "link"),
         (Verb::Fabric, "fabric"),

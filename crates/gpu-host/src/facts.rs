@@ -80,6 +80,20 @@ pub struct Utilisation {
     pub memory_percent: u32,
 }
 
+/// Which part of a while a device was busy, in millionths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BusyPart(pub u32);
+
+impl BusyPart {
+    /// All of it.
+    pub const ALL: BusyPart = BusyPart(1_000_000);
+
+    /// From percent, as drivers tell it; what is no number, or more than everything, is cut to what can be.
+    pub fn from_percent(percent: f64) -> Self {
+        BusyPart((percent.clamp(0.0, 100.0) * 10_000.0).round() as u32)
+    }
+}
+
 /// How a process uses a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -1,8 +1,9 @@
 //! Makes any host fail at a chosen verb: with an error, or by the death of the process.
 
 use crate::{
-    ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError, HostFailure,
-    HostResult, Link, MemoryUse, MigDevice, MigMode, ModeOutcome, RecoveryAction, Utilisation, Verb,
+    BusyPart, ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError,
+    HostFailure, HostResult, Link, MemoryUse, MigDevice, MigMode, ModeOutcome, RecoveryAction, Utilisation,
+    Verb,
 };
 use carve_gpu_model::{
     ComputeInstanceId, ComputeProfile, ComputeProfileIndex, GpuIndex, GpuInstanceId, Placement, ProfileId,
@@ -217,6 +218,10 @@ impl<H: GpuHost> GpuHost for FaultInjectingHost<H> {
 
     fn utilisation(&self, gpu: GpuIndex) -> HostResult<Utilisation> {
         self.ask(Verb::Utilisation, Some(gpu), |host| host.utilisation(gpu))
+    }
+
+    fn busy(&mut self, gpu: GpuIndex, instance: Option<GpuInstanceId>) -> HostResult<Option<BusyPart>> {
+        self.change(Verb::Busy, Some(gpu), |host| host.busy(gpu, instance))
     }
 
     fn processes(&self, gpu: GpuIndex) -> HostResult<Vec<GpuProcess>> {

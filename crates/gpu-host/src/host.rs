@@ -1,8 +1,8 @@
 //! The trait behind which a machine's GPUs live.
 
 use crate::{
-    ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuInstance, GpuProcess, HostResult, Link, MemoryUse,
-    MigDevice, MigMode, ModeOutcome, RecoveryAction, Utilisation,
+    BusyPart, ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuInstance, GpuProcess, HostResult, Link,
+    MemoryUse, MigDevice, MigMode, ModeOutcome, RecoveryAction, Utilisation,
 };
 use carve_gpu_model::{
     ComputeInstanceId, ComputeProfile, ComputeProfileIndex, GpuIndex, GpuInstanceId, Placement, ProfileId,
@@ -26,6 +26,10 @@ pub trait GpuHost {
 
     /// How busy a GPU is.
     fn utilisation(&self, gpu: GpuIndex) -> HostResult<Utilisation>;
+
+    /// Which part of the time since the last question a GPU, or one of its GPU instances, was busy. None for the first question, where the driver does
+    /// not tell, and for a GPU in MIG mode, whose instances are told instead.
+    fn busy(&mut self, gpu: GpuIndex, instance: Option<GpuInstanceId>) -> HostResult<Option<BusyPart>>;
 
     /// Processes on a GPU and in its instances.
     fn processes(&self, gpu: GpuIndex) -> HostResult<Vec<GpuProcess>>;

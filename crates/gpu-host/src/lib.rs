@@ -21,8 +21,8 @@ pub use capabilities::{
 pub use error::{HostError, HostFailure, HostResult, ParseFailureError, ParseVerbError, Verb};
 pub use fabric::{CliqueId, ClusterUuid, Fabric, ParseClusterError};
 pub use facts::{
-    ComputeInstance, Driver, Gpu, GpuEvent, GpuInstance, GpuProcess, Link, MemoryUse, MigDevice, MigMode,
-    ModeOutcome, PciPath, ProcessKind, Utilisation,
+    BusyPart, ComputeInstance, Driver, Gpu, GpuEvent, GpuInstance, GpuProcess, Link, MemoryUse, MigDevice,
+    MigMode, ModeOutcome, PciPath, ProcessKind, Utilisation,
 };
 pub use faults::{FaultInjectingHost, FaultPlan, FaultPlanError, FaultReaction, FaultWhen, InjectedFault};
 pub use host::GpuHost;

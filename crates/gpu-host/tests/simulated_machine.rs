@@ -1,7 +1,7 @@
 //! The simulated machine behaves like a driver: modes, conflicts, in-use instances, loss, reboot, faults.
 
 use carve_gpu_host::{
-    FaultInjectingHost, GpuEvent, GpuHost, HostFailure, Machine, MigMode, ModeOutcome, PciPath,
+    BusyPart, FaultInjectingHost, GpuEvent, GpuHost, HostFailure, Machine, MigMode, ModeOutcome, PciPath,
     RecoveryAction, SimulatedHost, Verb, mig_minors,
 };
 use carve_gpu_model::{
@@ -108,6 +108,8 @@ fn what_is_in_use_stays() {
     assert_eq!(host.processes(GPU).unwrap()[0].gpu_instance, Some(instance));
     assert_eq!(host.memory(GPU).unwrap().used, Bytes(1 << 30));
     assert_eq!(host.utilisation(GPU).unwrap().compute_percent, 40);
+    assert_eq!(host.busy(GPU, Some(instance)).unwrap(), Some(BusyPart(400_000)));
+    assert_eq!(host.busy(GPU, None).unwrap(), None, "in MIG mode instances are told");
     host.end_process(4711);
     host.destroy_compute_instance(GPU, instance, compute).unwrap();
     host.destroy_gpu_instance(GPU, instance).unwrap();

@@ -20,6 +20,7 @@ pub(crate) enum Thing {
     GpuInstance(GpuIndex, GpuInstanceId),
     ComputeInstance(GpuIndex, GpuInstanceId, ComputeInstanceId),
     EventSet(u32),
+    Sample(u32),
 }
 
 const BASE: usize = 1 << 40;
@@ -37,6 +38,7 @@ impl Handle {
             Thing::GpuInstance(gpu, instance) => pack(3, gpu, instance.0, 0),
             Thing::ComputeInstance(gpu, instance, compute) => pack(4, gpu, instance.0, compute.0),
             Thing::EventSet(number) => (5 << 24) | (number & 0xFF_FFFF),
+            Thing::Sample(number) => (6 << 24) | (number & 0xFF_FFFF),
         };
         Handle(BASE | low as usize)
     }
@@ -57,6 +59,7 @@ impl Handle {
             3 => Thing::GpuInstance(gpu, instance),
             4 => Thing::ComputeInstance(gpu, instance, compute),
             5 => Thing::EventSet(low & 0xFF_FFFF),
+            6 => Thing::Sample(low & 0xFF_FFFF),
             _ => return Err(HostFailure::InvalidArgument),
         })
     }

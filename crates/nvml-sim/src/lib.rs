@@ -19,6 +19,7 @@
 #![allow(non_snake_case, reason = "NVML names its functions so")]
 
 mod abi;
+mod busy;
 mod compute_instance;
 mod device;
 mod event;

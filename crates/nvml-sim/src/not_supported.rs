@@ -150,7 +150,6 @@ not_supported! {
     nvmlDeviceGetRetiredPages_v2
     nvmlDeviceGetRowRemapperHistogram
     nvmlDeviceGetRunningProcessDetailList
-    nvmlDeviceGetSamples
     nvmlDeviceGetSerial
     nvmlDeviceGetSramEccErrorStatus
     nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts
@@ -243,13 +242,7 @@ not_supported! {
     nvmlGetVgpuCompatibility
     nvmlGetVgpuDriverCapabilities
     nvmlGetVgpuVersion
-    nvmlGpmMetricsGet
-    nvmlGpmMigSampleGet
-    nvmlGpmQueryDeviceSupport
     nvmlGpmQueryIfStreamingEnabled
-    nvmlGpmSampleAlloc
-    nvmlGpmSampleFree
-    nvmlGpmSampleGet
     nvmlGpmSetStreamingEnabled
     nvmlGpuInstanceCreateComputeInstanceWithPlacement
     nvmlGpuInstanceGetActiveVgpus

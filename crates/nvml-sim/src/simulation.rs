@@ -1,5 +1,6 @@
 //! The machine behind the entries: who a handle means, and whether it is still there.
 
+use crate::busy::Samples;
 use crate::event::EventLog;
 use crate::handle::{Handle, Thing};
 use crate::session::Answer;
@@ -77,6 +78,8 @@ pub(crate) struct Simulation {
     /// The device nodes of this process; none where it is shown everything.
     nodes: Option<DeviceNodes>,
     pub(crate) events: EventLog,
+    /// Samples that C holds, by their numbers.
+    pub(crate) samples: Samples,
 }
 
 impl Simulation {
@@ -89,8 +92,8 @@ impl Simulation {
             Ok((driver, gpus)) => {
                 let sees = |gpu: &&Gpu| nodes.as_ref().is_none_or(|nodes| nodes.show_gpu(gpu));
                 let shown = gpus.iter().filter(sees).map(|gpu| gpu.index).collect();
-                let (machine, events) = (host.machine(), EventLog::default());
-                Ok(Simulation { host, machine, driver, gpus, shown, nodes, events })
+                let (machine, events, samples) = (host.machine(), EventLog::default(), Samples::default());
+                Ok(Simulation { host, machine, driver, gpus, shown, nodes, events, samples })
             }
             Err(error) => Err(host.take_trouble().unwrap_or_else(|| error.to_string())),
         }

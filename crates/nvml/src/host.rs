@@ -1,11 +1,13 @@
 //! The upper floor: the host that the rest of carve sees.
 
+use crate::busy::LastOf;
 use crate::call::{Answer, Calls, Device};
 use crate::events::Watch;
 use crate::open::{self, NvmlPaths, OpenError};
 use carve_gpu_host::{
-    ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError, HostFailure,
-    HostResult, Link, MemoryUse, MigDevice, MigMode, ModeOutcome, RecoveryAction, Utilisation, Verb,
+    BusyPart, ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError,
+    HostFailure, HostResult, Link, MemoryUse, MigDevice, MigMode, ModeOutcome, RecoveryAction, Utilisation,
+    Verb,
 };
 use carve_gpu_model::{
     Bytes, ComputeInstanceId, ComputeProfile, ComputeProfileIndex, GpuIndex, GpuInstanceId, Placement,
@@ -27,6 +29,8 @@ pub struct Nvml {
     pub(crate) watch: Option<Watch>,
     /// What `nvidia-smi` said when the last reset failed.
     pub(crate) reset_report: Option<String>,
+    /// What was asked last about how busy devices are.
+    pub(crate) last: LastOf,
     /// False only between a shutdown for a reset and a start that failed after it.
     pub(crate) started: bool,
 }
@@ -45,7 +49,15 @@ impl Nvml {
     /// The same for a driver installation whose parts are elsewhere.
     pub fn open_at(paths: NvmlPaths) -> Result<Self, OpenError> {
         let calls = open::open(paths.library.as_deref())?;
-        Ok(Nvml { calls, paths, seen: RefCell::default(), watch: None, reset_report: None, started: true })
+        Ok(Nvml {
+            calls,
+            paths,
+            seen: RefCell::default(),
+            watch: None,
+            reset_report: None,
+            last: LastOf::new(),
+            started: true,
+        })
     }
 
     /// What `nvidia-smi` said when the last reset failed.
@@ -104,6 +116,10 @@ impl GpuHost for Nvml {
         let rates = self.device(gpu).and_then(|device| self.calls.utilisation(device));
         of(Verb::Utilisation, gpu, rates)
             .map(|rates| Utilisation { compute_percent: rates.gpu, memory_percent: rates.memory })
+    }
+
+    fn busy(&mut self, gpu: GpuIndex, instance: Option<GpuInstanceId>) -> HostResult<Option<BusyPart>> {
+        of(Verb::Busy, gpu, self.busy_since(gpu, instance))
     }
 
     fn processes(&self, gpu: GpuIndex) -> HostResult<Vec<GpuProcess>> {
@@ -217,6 +233,7 @@ impl Drop for Nvml {
     fn drop(&mut self) {
         self.forget_watch();
         if self.started {
+            self.forget_samples();
             let _ = self.calls.shutdown();
         }
     }

@@ -4,6 +4,7 @@
 //! function that answers a `Result`, and holds all that is unsafe; [`Nvml`] is the host that the rest of carve sees.
 //! What the driver reports is taken as it is: profile tables, memory and names come from it and from nowhere else.
 
+mod busy;
 mod call;
 mod events;
 mod facts;

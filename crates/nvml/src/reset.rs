@@ -16,6 +16,7 @@ impl Nvml {
         }
         let addresses = gpus.iter().map(|gpu| self.address_of(*gpu)).collect::<Answer<Vec<_>>>()?;
         self.forget_watch();
+        self.forget_samples();
         self.calls.shutdown()?;
         self.started = false;
         let outcome = self.run_nvidia_smi(&addresses);

@@ -8,7 +8,7 @@ mod built;
 
 use carve_gpu_host::machine::preset_names;
 use carve_gpu_host::{
-    GpuEvent, GpuHost, HostFailure, Machine, ModeOutcome, RecoveryAction, compute_instance_minor,
+    BusyPart, GpuEvent, GpuHost, HostFailure, Machine, ModeOutcome, RecoveryAction, compute_instance_minor,
     gpu_instance_minor,
 };
 use carve_gpu_model::{Bytes, ComputeProfileIndex, GpuIndex, GpuInstanceId, ProfileId, ProfileTable};
@@ -307,6 +307,60 @@ fn child_watches_the_world() {
     let newcomer = open(&pci);
     let rest: Vec<_> = newcomer.gpus().unwrap().into_iter().map(|gpu| gpu.index.0).collect();
     assert_eq!(rest, [1, 2, 3]);
+}
+
+#[test]
+fn how_busy_devices_are_comes_through() {
+    in_a_process_of_its_own("child_asks_how_busy", "mixed");
+}
+
+#[test]
+#[ignore = "run as a child process"]
+fn child_asks_how_busy() {
+    let Some((mut theirs, pci)) = given() else { return };
+    let mut ours = open(&pci);
+    let (older, hopper) = (GpuIndex(0), GpuIndex(2));
+    for (gpu, percent) in [(older, 40), (hopper, 25)] {
+        let started =
+            theirs.change_world(|host| host.start_process(gpu, None, 4711 + gpu.0, Bytes(1), percent));
+        started.unwrap().unwrap();
+    }
+    assert_eq!(ours.busy(hopper, None).unwrap(), None, "there is nothing yet to compare with");
+    assert_eq!(ours.busy(hopper, None).unwrap(), Some(BusyPart(250_000)));
+    theirs.change_world(|host| host.end_process(4711 + hopper.0)).unwrap();
+    assert_eq!(ours.busy(hopper, None).unwrap(), Some(BusyPart(125_000)), "one sample saw it");
+    assert_eq!(ours.busy(hopper, None).unwrap(), Some(BusyPart(0)));
+
+    // The driver looks at older ones several times a second.
+    assert_eq!(ours.busy(older, None).unwrap(), None);
+    let mut noted = None;
+    for _ in 0..600 {
+        noted = ours.busy(older, None).unwrap();
+        if noted.is_some() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(noted, Some(BusyPart(400_000)));
+    assert_eq!(ours.busy(older, Some(GpuInstanceId(1))).unwrap(), None, "it is not cut");
+
+    ours.set_mig_mode(hopper, true).unwrap();
+    let instance = ours.create_gpu_instance(hopper, ProfileId(19), None).unwrap().id;
+    let offer = ours.compute_profiles(hopper, instance).unwrap()[0];
+    let part = ours.create_compute_instance(hopper, instance, offer.index).unwrap().id;
+    let started =
+        theirs.change_world(|host| host.start_process(hopper, Some((instance, part)), 4713, Bytes(1), 10));
+    started.unwrap().unwrap();
+    assert_eq!(ours.busy(hopper, None).unwrap(), None, "its instances are told");
+    assert_eq!(ours.busy(hopper, Some(instance)).unwrap(), None);
+    assert_eq!(ours.busy(hopper, Some(instance)).unwrap(), Some(BusyPart(100_000)));
+    theirs.change_world(|host| host.end_process(4713)).unwrap();
+    ours.destroy_compute_instance(hopper, instance, part).unwrap();
+    ours.destroy_gpu_instance(hopper, instance).unwrap();
+    assert_eq!(ours.busy(hopper, Some(instance)).unwrap_err().failure, HostFailure::NotFound);
+    assert_eq!(ours.busy(GpuIndex(9), None).unwrap_err().failure, HostFailure::InvalidArgument);
+    theirs.change_world(|host| host.lose(older)).unwrap();
+    assert_eq!(ours.busy(older, None).unwrap_err().failure, HostFailure::GpuLost);
 }
 
 #[test]

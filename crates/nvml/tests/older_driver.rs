@@ -110,6 +110,7 @@ fn first_versions_serve_and_the_rest_says_that_it_is_missing() {
     assert_eq!((host.gpu_instances(GPU).unwrap(), host.mig_devices(GPU).unwrap()), (vec![], vec![]));
     let missing = |failure| assert_eq!(failure, HostFailure::FunctionNotFound);
     missing(host.utilisation(GPU).unwrap_err().failure);
+    assert_eq!(host.busy(GPU, None).unwrap(), None);
     missing(host.profile_table(GPU).unwrap_err().failure);
     missing(host.set_mig_mode(GPU, true).unwrap_err().failure);
     missing(host.create_gpu_instance(GPU, ProfileId(19), None).unwrap_err().failure);

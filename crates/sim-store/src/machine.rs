@@ -4,9 +4,9 @@ use crate::StoreError;
 use crate::file::{self, Reading, Stamp};
 use crate::lock::Lock;
 use carve_gpu_host::{
-    ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError, HostFailure,
-    HostResult, Link, Machine, MemoryUse, MigDevice, MigMode, ModeOutcome, RecoveryAction, SimulatedHost,
-    SimulatedState, Utilisation, Verb,
+    BusyPart, ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError,
+    HostFailure, HostResult, Link, Machine, MemoryUse, MigDevice, MigMode, ModeOutcome, RecoveryAction,
+    SimulatedHost, SimulatedState, Utilisation, Verb,
 };
 use carve_gpu_model::{
     ComputeInstanceId, ComputeProfile, ComputeProfileIndex, GpuIndex, GpuInstanceId, Placement, ProfileId,
@@ -204,6 +204,10 @@ impl GpuHost for SharedMachine {
 
     fn utilisation(&self, gpu: GpuIndex) -> HostResult<Utilisation> {
         self.ask(Verb::Utilisation, gpu, |host| host.utilisation(gpu))
+    }
+
+    fn busy(&mut self, gpu: GpuIndex, instance: Option<GpuInstanceId>) -> HostResult<Option<BusyPart>> {
+        self.ask(Verb::Busy, gpu, |host| host.clone().busy(gpu, instance))
     }
 
     fn processes(&self, gpu: GpuIndex) -> HostResult<Vec<GpuProcess>> {

@@ -4,14 +4,18 @@ use super::state::{ComputeState, GpuState, InstanceState};
 use super::{SimulatedHost, identity};
 use crate::machine::{GpuGroup, NvLink};
 use crate::{
-    ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError, HostFailure,
-    HostResult, Link, MemoryUse, MigDevice, MigMode, ModeOutcome, PciPath, RecoveryAction, Utilisation, Verb,
+    BusyPart, ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError,
+    HostFailure, HostResult, Link, MemoryUse, MigDevice, MigMode, ModeOutcome, PciPath, RecoveryAction,
+    Utilisation, Verb,
 };
 use carve_gpu_model::{
     Architecture, Bytes, ComputeInstanceId, ComputeProfile, ComputeProfileIndex, GpuIndex, GpuInstanceId,
     GpuProfile, Mebibytes, ModeSwitch, PciId, Placed, Placement, Product, ProfileId, ProfileTable,
 };
 use std::time::Duration;
+
+/// The first GPUs that tell how busy their instances are.
+const FIRST_WITH_BUSY_INSTANCES: (u32, u32) = (9, 0);
 
 /// The first release of the driver that tells what a GPU needs to recover.
 const FIRST_WITH_RECOVERY: u32 = 565;
@@ -40,6 +44,11 @@ impl GpuHost for SimulatedHost {
             let busy: u32 = state.processes.iter().map(|process| process.compute_percent).sum();
             Utilisation { compute_percent: busy.min(100), memory_percent: (busy / 2).min(100) }
         })
+    }
+
+    /// Load is not scripted through time here: it was what it is now.
+    fn busy(&mut self, gpu: GpuIndex, instance: Option<GpuInstanceId>) -> HostResult<Option<BusyPart>> {
+        of(Verb::Busy, gpu, self.busy_now(gpu, instance))
     }
 
     fn processes(&self, gpu: GpuIndex) -> HostResult<Vec<GpuProcess>> {
@@ -200,6 +209,28 @@ impl GpuState {
 }
 
 impl SimulatedHost {
+    fn busy_now(
+        &self,
+        gpu: GpuIndex,
+        instance: Option<GpuInstanceId>,
+    ) -> Result<Option<BusyPart>, HostFailure> {
+        let state = self.gpu(gpu)?;
+        let cut = state.mode.is_some_and(|mode| mode.current);
+        let newer = self
+            .facts(gpu.0 as usize)
+            .is_some_and(|facts| facts.compute_capability >= FIRST_WITH_BUSY_INSTANCES);
+        if instance.is_some() != cut || (cut && !newer) {
+            return Ok(None);
+        }
+        let there = |id: GpuInstanceId| state.instances.iter().any(|known| known.id == id);
+        if instance.is_some_and(|id| !there(id)) {
+            return Err(HostFailure::NotFound);
+        }
+        let inside = state.processes.iter().filter(|process| process.instance.map(|(id, _)| id) == instance);
+        let percent: u32 = inside.map(|process| process.compute_percent).sum();
+        Ok(Some(BusyPart::from_percent(f64::from(percent))))
+    }
+
     fn facts(&self, index: usize) -> Option<Gpu> {
         let (group, place) = self.state.group(index)?;
         let product = Product::by_key(&group.product)?;

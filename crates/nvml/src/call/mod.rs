@@ -9,9 +9,12 @@ mod compute_instance;
 mod device;
 mod event;
 mod field;
+mod gpm;
 mod gpu_instance;
 mod process;
 mod topology;
+
+pub(crate) use gpm::Sample;
 
 use carve_gpu_host::HostFailure;
 use nvml_wrapper_sys::bindings::{
