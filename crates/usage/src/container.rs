@@ -20,10 +20,19 @@ pub struct ContainerRef {
 /// How many digits an id has.
 const DIGITS: usize = 64;
 
-/// Reads `/proc/PID/cgroup`; nothing for a process outside of containers.
+/// The paths in `/proc/PID/cgroup`.
+fn paths(cgroups: &str) -> impl Iterator<Item = &str> {
+    cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2))
+}
+
+/// The pod in `/proc/PID/cgroup`, by its uid; also where the container is not known.
+pub fn pod_of(cgroups: &str) -> Option<String> {
+    paths(cgroups).find_map(|path| path.split(['/', ':']).find_map(pod_in))
+}
+
+/// The container in `/proc/PID/cgroup`; nothing for a process outside of containers.
 pub fn container_of(cgroups: &str) -> Option<ContainerRef> {
-    let paths = cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
-    let found: Vec<ContainerRef> = paths.filter_map(in_path).collect();
+    let found: Vec<ContainerRef> = paths(cgroups).filter_map(in_path).collect();
     // Of several hierarchies some may not know the pod.
     found.iter().find(|container| container.pod.is_some()).or(found.first()).cloned()
 }
@@ -64,7 +73,7 @@ fn id_in(part: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::container_of;
+    use super::{container_of, pod_of};
     use proptest::prelude::*;
 
     const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
@@ -114,6 +123,21 @@ mod tests {
             format!("/system.slice/docker-{ID}.scope"),
         ] {
             assert_eq!(told(&format!("0::{path}")), Some((None, ID.to_owned())), "{path}");
+        }
+    }
+
+    #[test]
+    fn pods_are_known_also_without_their_container() {
+        let slice = UID.replace('-', "_");
+        for path in [
+            format!("0::/kubepods/burstable/pod{UID}/0123"),
+            format!("4:memory:/kubelet/kubepods/pod{UID}"),
+            format!("1:cpu:/\n0::/../../kubepods-pod{slice}.slice/crio-0.scope"),
+        ] {
+            assert_eq!(pod_of(&path).as_deref(), Some(UID), "{path}");
+        }
+        for path in ["0::/", "0::/system.slice/podman.service", "0::/user.slice/tripod0", ""] {
+            assert_eq!(pod_of(path), None, "{path}");
         }
     }
 

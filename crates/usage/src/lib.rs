@@ -5,6 +5,6 @@ mod container;
 mod meter;
 mod split;
 
-pub use container::{ContainerRef, container_of};
+pub use container::{ContainerRef, container_of, pod_of};
 pub use meter::{Meter, Metered};
 pub use split::{Busy, Evidence, Part, Rest, Split, Strangers, TenantTick, Tick, split};

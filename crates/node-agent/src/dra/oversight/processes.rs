@@ -1,6 +1,7 @@
 //! What the kernel says about processes: who they are in their own pid namespace, when they began, and whose they are.
 
 use carve_limiter_host::Owner;
+use carve_usage::pod_of;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -106,7 +107,7 @@ impl Processes {
 
     /// UID of its pod.
     pub(super) fn pod(&self, pid: u32) -> Option<String> {
-        self.read(pid, "cgroup")?.lines().find_map(pod_of)
+        pod_of(&self.read(pid, "cgroup")?)
     }
 
     /// Whether it belongs to the agent: of its pod, started by it, or the server of an MPS daemon, which may outlive its agent. A pod
@@ -156,22 +157,9 @@ impl Stat {
     }
 }
 
-/// The UID in the path of a pod's cgroup: `…/podUID/…`, or `…-podUID.slice/…` with underscores. Pods from files have one without dashes.
-fn pod_of(line: &str) -> Option<String> {
-    let path = line.splitn(3, ':').nth(2)?;
-    path.split('/').find_map(|folder| {
-        let folder = folder.strip_suffix(".slice").unwrap_or(folder);
-        let (before, uid) = folder.rsplit_once("pod")?;
-        let uid = uid.replace('_', "-");
-        let is_uid = matches!(uid.len(), 32 | 36)
-            && uid.chars().all(|letter| letter.is_ascii_hexdigit() || letter == '-');
-        (is_uid && (before.is_empty() || before.ends_with('-'))).then_some(uid)
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Processes, Stat, pod_of};
+    use super::{Processes, Stat};
     use std::collections::BTreeSet;
     use std::path::PathBuf;
 
@@ -202,26 +190,5 @@ mod tests {
         assert_eq!((stat.parent, stat.start), (5, 4711));
         assert!(Stat::read(&line.replace(") R", ") Z")).is_none());
         assert!(Stat::read("").is_none() && Stat::read("7 (a)").is_none());
-    }
-
-    #[test]
-    fn pods_are_known_by_their_cgroups() {
-        let uid = "0c5f1f7e-8a6d-4a53-9d33-1f2b3c4d5e6f";
-        let flat = uid.replace('-', "_");
-        for line in [
-            format!("0::/kubepods/burstable/pod{uid}/0123"),
-            format!(
-                "0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod{flat}.slice/cri-containerd-0.scope"
-            ),
-            format!("4:memory:/kubelet/kubepods/pod{uid}/0123"),
-            format!("0::/../../kubepods-pod{flat}.slice/crio-0.scope"),
-        ] {
-            assert_eq!(pod_of(&line).as_deref(), Some(uid), "{line}");
-        }
-        for line in ["0::/", "0::/system.slice/podman.service", "0::/user.slice/tripod0", ""] {
-            assert_eq!(pod_of(line), None, "{line}");
-        }
-        let of_a_file = "0::/kubepods/pod0123456789abcdef0123456789abcdef/1";
-        assert_eq!(pod_of(of_a_file).as_deref(), Some("0123456789abcdef0123456789abcdef"));
     }
 }
