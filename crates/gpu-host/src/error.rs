@@ -16,6 +16,8 @@ pub enum Verb {
     Memory,
     /// [`crate::GpuHost::utilisation`]
     Utilisation,
+    /// [`crate::GpuHost::readings`]
+    Readings,
     /// [`crate::GpuHost::busy`]
     Busy,
     /// [`crate::GpuHost::processes`]
@@ -56,11 +58,12 @@ pub enum Verb {
 
 impl Verb {
     /// Every verb with its written name.
-    pub const ALL: [(Verb, &'static str); 22] = [
+    pub const ALL: [(Verb, &'static str); 23] = [
         (Verb::Driver, "driver"),
         (Verb::Gpus, "gpus"),
         (Verb::Memory, "memory"),
         (Verb::Utilisation, "utilisation"),
+        (Verb::Readings, "readings"),
         (Verb::Busy, "busy"),
         (Verb::Processes, "processes"),
         (Verb::Link, "link"),

@@ -80,6 +80,42 @@ pub struct Utilisation {
     pub memory_percent: u32,
 }
 
+/// What sensors and counters of a GPU say; none where the GPU or its driver does not tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Readings {
+    /// Degrees Celsius.
+    pub temperature: Option<u32>,
+    /// Degrees Celsius of its memory.
+    pub memory_temperature: Option<u32>,
+    /// Milliwatts.
+    pub power: Option<u32>,
+    /// Millijoules since the driver was loaded.
+    pub energy: Option<u64>,
+    /// Megahertz of the multiprocessors.
+    pub compute_clock: Option<u32>,
+    /// Megahertz of the memory.
+    pub memory_clock: Option<u32>,
+    /// How often something had to be sent again over PCI.
+    pub pci_replays: Option<u32>,
+    /// Percent of the last sample in which video was encoded.
+    pub encoder_percent: Option<u32>,
+    /// Percent of the last sample in which video was decoded.
+    pub decoder_percent: Option<u32>,
+    /// Rows of memory that were replaced.
+    pub remapped_rows: Option<RemappedRows>,
+}
+
+/// Rows of memory that were replaced by spare ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RemappedRows {
+    /// After errors that could be corrected.
+    pub correctable: u32,
+    /// After errors that could not.
+    pub uncorrectable: u32,
+    /// Whether there was no spare one.
+    pub failed: bool,
+}
+
 /// Which part of a while a device was busy, in millionths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BusyPart(pub u32);

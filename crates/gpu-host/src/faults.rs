@@ -2,8 +2,8 @@
 
 use crate::{
     BusyPart, ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError,
-    HostFailure, HostResult, Link, MemoryUse, MigDevice, MigMode, ModeOutcome, RecoveryAction, Utilisation,
-    Verb,
+    HostFailure, HostResult, Link, MemoryUse, MigDevice, MigMode, ModeOutcome, Readings, RecoveryAction,
+    Utilisation, Verb,
 };
 use carve_gpu_model::{
     ComputeInstanceId, ComputeProfile, ComputeProfileIndex, GpuIndex, GpuInstanceId, Placement, ProfileId,
@@ -218,6 +218,10 @@ impl<H: GpuHost> GpuHost for FaultInjectingHost<H> {
 
     fn utilisation(&self, gpu: GpuIndex) -> HostResult<Utilisation> {
         self.ask(Verb::Utilisation, Some(gpu), |host| host.utilisation(gpu))
+    }
+
+    fn readings(&self, gpu: GpuIndex) -> HostResult<Readings> {
+        self.ask(Verb::Readings, Some(gpu), |host| host.readings(gpu))
     }
 
     fn busy(&mut self, gpu: GpuIndex, instance: Option<GpuInstanceId>) -> HostResult<Option<BusyPart>> {

@@ -2,7 +2,7 @@
 
 use crate::{
     BusyPart, ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuInstance, GpuProcess, HostResult, Link,
-    MemoryUse, MigDevice, MigMode, ModeOutcome, RecoveryAction, Utilisation,
+    MemoryUse, MigDevice, MigMode, ModeOutcome, Readings, RecoveryAction, Utilisation,
 };
 use carve_gpu_model::{
     ComputeInstanceId, ComputeProfile, ComputeProfileIndex, GpuIndex, GpuInstanceId, Placement, ProfileId,
@@ -26,6 +26,9 @@ pub trait GpuHost {
 
     /// How busy a GPU is.
     fn utilisation(&self, gpu: GpuIndex) -> HostResult<Utilisation>;
+
+    /// What sensors and counters of a GPU say. It fails only where the GPU itself does not answer.
+    fn readings(&self, gpu: GpuIndex) -> HostResult<Readings>;
 
     /// Which part of the time since the last question a GPU, or one of its GPU instances, was busy. None for the first question, where the driver does
     /// not tell, and for a GPU in MIG mode, whose instances are told instead.

@@ -22,7 +22,7 @@ pub use error::{HostError, HostFailure, HostResult, ParseFailureError, ParseVerb
 pub use fabric::{CliqueId, ClusterUuid, Fabric, ParseClusterError};
 pub use facts::{
     BusyPart, ComputeInstance, Driver, Gpu, GpuEvent, GpuInstance, GpuProcess, Link, MemoryUse, MigDevice,
-    MigMode, ModeOutcome, PciPath, ProcessKind, Utilisation,
+    MigMode, ModeOutcome, PciPath, ProcessKind, Readings, RemappedRows, Utilisation,
 };
 pub use faults::{FaultInjectingHost, FaultPlan, FaultPlanError, FaultReaction, FaultWhen, InjectedFault};
 pub use host::GpuHost;

@@ -1,4 +1,4 @@
-//! Fields: facts that have a number of their own instead of a function. One of them is simulated.
+//! Fields: facts that have a number of their own instead of a function. Two of them are simulated.
 
 use crate::abi::{Out, nvml};
 use crate::handle::Handle;
@@ -6,7 +6,9 @@ use crate::session::Answer;
 use crate::simulation::{Simulation, said};
 use carve_gpu_host::HostFailure;
 use carve_gpu_model::GpuIndex;
-use nvml_wrapper_sys::bindings::field_id::{NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, NVML_FI_MAX};
+use nvml_wrapper_sys::bindings::field_id::{
+    NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, NVML_FI_DEV_MEMORY_TEMP, NVML_FI_MAX,
+};
 use nvml_wrapper_sys::bindings::{nvmlFieldValue_t, nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_INT};
 use std::ffi::{c_int, c_uint};
 use std::mem::offset_of;
@@ -19,6 +21,9 @@ fn number(simulation: &Simulation, gpu: GpuIndex, field: c_uint) -> Answer<Resul
             // For an older driver it is a number like any other that is no field.
             let action = said(simulation.host.recovery_action(gpu))?;
             action.map(|action| action.code()).ok_or(HostFailure::InvalidArgument)
+        }
+        NVML_FI_DEV_MEMORY_TEMP => {
+            said(simulation.host.readings(gpu))?.memory_temperature.ok_or(HostFailure::NotSupported)
         }
         1..NVML_FI_MAX => Err(HostFailure::NotSupported),
         _ => Err(HostFailure::InvalidArgument),

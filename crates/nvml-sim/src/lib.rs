@@ -32,6 +32,7 @@ mod mig_device;
 mod mig_mode;
 mod not_supported;
 mod process;
+mod reading;
 mod session;
 mod settings;
 mod simulation;

@@ -41,7 +41,6 @@ not_supported! {
     nvmlDeviceGetCapabilities
     nvmlDeviceGetClkMonStatus
     nvmlDeviceGetClock
-    nvmlDeviceGetClockInfo
     nvmlDeviceGetClockOffsets
     nvmlDeviceGetConfComputeGpuAttestationReport
     nvmlDeviceGetConfComputeGpuCertificate
@@ -56,7 +55,6 @@ not_supported! {
     nvmlDeviceGetCurrentClockFreqs
     nvmlDeviceGetCurrentClocksEventReasons
     nvmlDeviceGetCurrentClocksThrottleReasons
-    nvmlDeviceGetDecoderUtilization
     nvmlDeviceGetDefaultApplicationsClock
     nvmlDeviceGetDefaultEccMode
     nvmlDeviceGetDetailedEccErrors
@@ -70,7 +68,6 @@ not_supported! {
     nvmlDeviceGetEncoderCapacity
     nvmlDeviceGetEncoderSessions
     nvmlDeviceGetEncoderStats
-    nvmlDeviceGetEncoderUtilization
     nvmlDeviceGetEnforcedPowerLimit
     nvmlDeviceGetFBCSessions
     nvmlDeviceGetFBCStats
@@ -124,7 +121,6 @@ not_supported! {
     nvmlDeviceGetOfaUtilization
     nvmlDeviceGetP2PStatus
     nvmlDeviceGetPcieLinkMaxSpeed
-    nvmlDeviceGetPcieReplayCounter
     nvmlDeviceGetPcieSpeed
     nvmlDeviceGetPcieThroughput
     nvmlDeviceGetPdi
@@ -139,10 +135,8 @@ not_supported! {
     nvmlDeviceGetPowerMizerMode_v1
     nvmlDeviceGetPowerSource
     nvmlDeviceGetPowerState
-    nvmlDeviceGetPowerUsage
     nvmlDeviceGetProcessUtilization
     nvmlDeviceGetProcessesUtilizationInfo
-    nvmlDeviceGetRemappedRows
     nvmlDeviceGetRemappedRows_v2
     nvmlDeviceGetRepairStatus
     nvmlDeviceGetRetiredPages
@@ -160,7 +154,6 @@ not_supported! {
     nvmlDeviceGetSupportedPerformanceStates
     nvmlDeviceGetSupportedVgpus
     nvmlDeviceGetTargetFanSpeed
-    nvmlDeviceGetTemperature
     nvmlDeviceGetTemperatureThreshold
     nvmlDeviceGetTemperatureV
     nvmlDeviceGetThermalSettings

@@ -6,8 +6,8 @@ use crate::events::Watch;
 use crate::open::{self, NvmlPaths, OpenError};
 use carve_gpu_host::{
     BusyPart, ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError,
-    HostFailure, HostResult, Link, MemoryUse, MigDevice, MigMode, ModeOutcome, RecoveryAction, Utilisation,
-    Verb,
+    HostFailure, HostResult, Link, MemoryUse, MigDevice, MigMode, ModeOutcome, Readings, RecoveryAction,
+    Utilisation, Verb,
 };
 use carve_gpu_model::{
     Bytes, ComputeInstanceId, ComputeProfile, ComputeProfileIndex, GpuIndex, GpuInstanceId, Placement,
@@ -116,6 +116,10 @@ impl GpuHost for Nvml {
         let rates = self.device(gpu).and_then(|device| self.calls.utilisation(device));
         of(Verb::Utilisation, gpu, rates)
             .map(|rates| Utilisation { compute_percent: rates.gpu, memory_percent: rates.memory })
+    }
+
+    fn readings(&self, gpu: GpuIndex) -> HostResult<Readings> {
+        of(Verb::Readings, gpu, self.read(gpu))
     }
 
     fn busy(&mut self, gpu: GpuIndex, instance: Option<GpuInstanceId>) -> HostResult<Option<BusyPart>> {

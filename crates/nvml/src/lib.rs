@@ -12,6 +12,7 @@ mod host;
 mod instances;
 mod open;
 mod processes;
+mod readings;
 mod recovery;
 mod reset;
 mod sys;

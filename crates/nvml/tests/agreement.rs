@@ -30,6 +30,7 @@ fn compare(ours: &dyn GpuHost, theirs: &dyn GpuHost) {
     for gpu in (0..=gpus.len() as u32).map(GpuIndex) {
         assert_eq!(ours.memory(gpu), theirs.memory(gpu));
         assert_eq!(ours.utilisation(gpu), theirs.utilisation(gpu));
+        assert_eq!(ours.readings(gpu), theirs.readings(gpu));
         assert_eq!(ours.processes(gpu), theirs.processes(gpu));
         assert_eq!(ours.fabric(gpu), theirs.fabric(gpu));
         assert_eq!(ours.recovery_action(gpu), theirs.recovery_action(gpu));

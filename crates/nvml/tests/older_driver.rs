@@ -1,6 +1,6 @@
 //! A library as old drivers had it: few functions, first versions only. What can be told is told, the rest says why.
 
-use carve_gpu_host::{GpuHost, HostFailure, ProcessKind, RecoveryAction, Verb};
+use carve_gpu_host::{GpuHost, HostFailure, ProcessKind, Readings, RecoveryAction, Verb};
 use carve_gpu_model::{Bytes, GpuIndex, PciAddress, PciId, ProfileId};
 use carve_nvml::{Nvml, OpenError};
 use std::path::{Path, PathBuf};
@@ -111,6 +111,7 @@ fn first_versions_serve_and_the_rest_says_that_it_is_missing() {
     let missing = |failure| assert_eq!(failure, HostFailure::FunctionNotFound);
     missing(host.utilisation(GPU).unwrap_err().failure);
     assert_eq!(host.busy(GPU, None).unwrap(), None);
+    assert_eq!(host.readings(GPU).unwrap(), Readings::default());
     missing(host.profile_table(GPU).unwrap_err().failure);
     missing(host.set_mig_mode(GPU, true).unwrap_err().failure);
     missing(host.create_gpu_instance(GPU, ProfileId(19), None).unwrap_err().failure);

@@ -5,8 +5,8 @@ use crate::file::{self, Reading, Stamp};
 use crate::lock::Lock;
 use carve_gpu_host::{
     BusyPart, ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError,
-    HostFailure, HostResult, Link, Machine, MemoryUse, MigDevice, MigMode, ModeOutcome, RecoveryAction,
-    SimulatedHost, SimulatedState, Utilisation, Verb,
+    HostFailure, HostResult, Link, Machine, MemoryUse, MigDevice, MigMode, ModeOutcome, Readings,
+    RecoveryAction, SimulatedHost, SimulatedState, Utilisation, Verb,
 };
 use carve_gpu_model::{
     ComputeInstanceId, ComputeProfile, ComputeProfileIndex, GpuIndex, GpuInstanceId, Placement, ProfileId,
@@ -204,6 +204,10 @@ impl GpuHost for SharedMachine {
 
     fn utilisation(&self, gpu: GpuIndex) -> HostResult<Utilisation> {
         self.ask(Verb::Utilisation, gpu, |host| host.utilisation(gpu))
+    }
+
+    fn readings(&self, gpu: GpuIndex) -> HostResult<Readings> {
+        self.ask(Verb::Readings, gpu, |host| host.readings(gpu))
     }
 
     fn busy(&mut self, gpu: GpuIndex, instance: Option<GpuInstanceId>) -> HostResult<Option<BusyPart>> {

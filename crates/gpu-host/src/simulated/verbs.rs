@@ -5,8 +5,8 @@ use super::{SimulatedHost, identity};
 use crate::machine::{GpuGroup, NvLink};
 use crate::{
     BusyPart, ComputeInstance, Driver, Fabric, Gpu, GpuEvent, GpuHost, GpuInstance, GpuProcess, HostError,
-    HostFailure, HostResult, Link, MemoryUse, MigDevice, MigMode, ModeOutcome, PciPath, RecoveryAction,
-    Utilisation, Verb,
+    HostFailure, HostResult, Link, MemoryUse, MigDevice, MigMode, ModeOutcome, PciPath, Readings,
+    RecoveryAction, RemappedRows, Utilisation, Verb,
 };
 use carve_gpu_model::{
     Architecture, Bytes, ComputeInstanceId, ComputeProfile, ComputeProfileIndex, GpuIndex, GpuInstanceId,
@@ -43,6 +43,24 @@ impl GpuHost for SimulatedHost {
         of(Verb::Utilisation, gpu, self.gpu(gpu)).map(|state| {
             let busy: u32 = state.processes.iter().map(|process| process.compute_percent).sum();
             Utilisation { compute_percent: busy.min(100), memory_percent: (busy / 2).min(100) }
+        })
+    }
+
+    fn readings(&self, gpu: GpuIndex) -> HostResult<Readings> {
+        let busy = self.utilisation(gpu).map_err(|error| HostError { verb: Verb::Readings, ..error })?;
+        let percent = busy.compute_percent;
+        Ok(Readings {
+            temperature: Some(32 + percent / 2),
+            memory_temperature: Some(36 + percent / 2),
+            power: Some(70_000 + 5_000 * percent),
+            // What it took so far depends on time, of which nothing is known here.
+            energy: None,
+            compute_clock: Some(if percent > 0 { 1_980 } else { 345 }),
+            memory_clock: Some(2_619),
+            pci_replays: Some(0),
+            encoder_percent: Some(0),
+            decoder_percent: Some(0),
+            remapped_rows: Some(RemappedRows::default()),
         })
     }
 

@@ -12,6 +12,7 @@ mod field;
 mod gpm;
 mod gpu_instance;
 mod process;
+mod reading;
 mod topology;
 
 pub(crate) use gpm::Sample;
