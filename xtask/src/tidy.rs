@@ -42,6 +42,19 @@ const PURE: &[(&str, &[&str])] = &[
     ),
     ("formats", &["carve-gpu-model", "serde_json", "thiserror"]),
     ("gpu-host", &["carve-gpu-model", "serde", "serde-saphyr", "thiserror"]),
+    (
+        "karpenter",
+        &[
+            "carve-admission",
+            "carve-bookings",
+            "carve-economics",
+            "carve-gpu-model",
+            "carve-planner",
+            "carve-slicing",
+            "serde_json",
+            "thiserror",
+        ],
+    ),
     ("planner", &["carve-gpu-model", "thiserror"]),
     (
         "repartition",

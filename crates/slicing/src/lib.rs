@@ -32,6 +32,6 @@ pub use labels::{
 };
 pub use minors::MigMinors;
 pub use node::{NodeGpu, NodeGpus, NodeMig};
-pub use offer::{Offer, OfferError, Resource, offer};
+pub use offer::{MOST_REPLICAS, Offer, OfferError, Resource, offer};
 pub use settings::{AllocationPolicy, DeviceIds, DeviceList, MigStrategy, Settings, SettingsError};
 pub use slice_device::{slice_device_name, slice_file_name, slice_spec, token_of_file};

@@ -28,7 +28,7 @@ pub struct Resource {
 }
 
 /// Eight GPUs with this many shares each are a list of a few hundred kilobytes; much more and kubelet takes no list at all.
-pub(crate) const MOST_REPLICAS: u64 = 8192;
+pub const MOST_REPLICAS: u64 = 8192;
 
 /// Why nothing can be offered.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

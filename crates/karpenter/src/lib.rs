@@ -1,0 +1,29 @@
+//! What autoscalers must be told so that they bring machines for parts of GPUs.
+//!
+//! A cloud lists how many GPUs a machine has; what its node will advertise once it is cut is known only here. [`compile`] makes of a
+//! [`Pool`] one Karpenter NodePool and one NodeOverlay for each kind of machine in it, whose capacity is what [`predicted`] says such a node
+//! advertises. [`node_groups`] says the same in tags of auto scaling groups. [`translate`] brings Karpenter's documents of v1alpha5 to v1.
+#![warn(clippy::disallowed_methods)]
+
+mod autoscaler;
+mod compile;
+mod machines;
+mod node_pool;
+mod overlay;
+mod pool;
+mod promise;
+mod refusal;
+mod translate;
+
+pub use autoscaler::{NodeGroup, node_groups};
+pub use compile::{Compiled, compile, compile_all};
+pub use overlay::Overlay;
+pub use pool::{CapacityType, ChosenBy, Cut, MigCut, NodeClass, Pool, WeightBand};
+pub use promise::{Broken, GPU, GPU_SHARED, Promise, predicted};
+pub use refusal::Refusal;
+pub use translate::{Note, Translation, translate};
+
+/// Label of nodes: how their GPUs are cut.
+pub const PROFILE: &str = "carve.dev/profile";
+/// Taint of nodes whose GPUs are not yet cut; pods wait until it is gone.
+pub const NOT_READY: &str = "carve.dev/not-ready";
