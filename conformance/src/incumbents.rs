@@ -1,4 +1,4 @@
-//! NVIDIA's programs: which there are, and where they were built.
+//! NVIDIA's programs and Karpenter: which there are, and where they were built.
 
 use std::path::{Path, PathBuf};
 
@@ -65,6 +65,32 @@ impl Incumbents {
     /// The folder.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+}
+
+/// Karpenter's controllers with a cloud that makes Node objects and no machines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Karpenter {
+    /// The program.
+    pub program: PathBuf,
+    /// Definition of the objects that describe its machines.
+    pub node_classes: PathBuf,
+}
+
+impl Karpenter {
+    /// Finds it, or says on stderr that what needs it is skipped, as [`Incumbents::locate`] does.
+    pub fn locate() -> Option<Self> {
+        let path = |name: &str| folder().join(name);
+        let found = Karpenter {
+            program: path("karpenter-kwok"),
+            node_classes: path("karpenter-kwok.nodeclasses.yaml"),
+        };
+        if found.program.is_file() && found.node_classes.is_file() {
+            return Some(found);
+        }
+        let shown = found.program.display();
+        skip(&format!("{shown} or its definitions are absent ('cargo xtask incumbents' builds them)"));
+        None
     }
 }
 

@@ -1,4 +1,4 @@
-//! Builds NVIDIA's own programs from their Go modules into the cache, as opponents and referees for the tests.
+//! Builds NVIDIA's own programs and Karpenter from their Go modules into the cache, as opponents and referees for the tests.
 
 use crate::run::{read, run};
 use crate::{cache, root};
@@ -14,15 +14,37 @@ struct Module {
     path: &'static str,
     /// The newest version the module proxy serves; the recorded goldens are of a later one.
     version: &'static str,
-    programs: &'static [&'static str],
+    /// Packages, and what the programs are called.
+    programs: &'static [(&'static str, &'static str)],
+    /// Files that a program does not bring along, and what they are called beside it.
+    files: &'static [(&'static str, &'static str)],
 }
 
 const MODULES: &[Module] = &[
-    Module { path: "github.com/NVIDIA/mig-parted", version: "v0.13.1", programs: &["nvidia-mig-parted"] },
+    Module {
+        path: "github.com/NVIDIA/mig-parted",
+        version: "v0.13.1",
+        programs: &[("./cmd/nvidia-mig-parted", "nvidia-mig-parted")],
+        files: &[],
+    },
     Module {
         path: "github.com/NVIDIA/k8s-device-plugin",
         version: "v0.19.1",
-        programs: &["nvidia-device-plugin", "gpu-feature-discovery"],
+        programs: &[
+            ("./cmd/nvidia-device-plugin", "nvidia-device-plugin"),
+            ("./cmd/gpu-feature-discovery", "gpu-feature-discovery"),
+        ],
+        files: &[],
+    },
+    // All of Karpenter's controllers, with a cloud that makes Node objects and no machines.
+    Module {
+        path: "sigs.k8s.io/karpenter",
+        version: "v1.14.1",
+        programs: &[("./kwok", "karpenter-kwok")],
+        files: &[(
+            "kwok/apis/crds/karpenter.kwok.sh_kwoknodeclasses.yaml",
+            "karpenter-kwok.nodeclasses.yaml",
+        )],
     },
 ];
 
@@ -48,14 +70,17 @@ pub(crate) fn build() -> Result<PathBuf> {
     fs::create_dir_all(&programs)?;
     for module in MODULES {
         let stamp = |program: &str| programs.join(format!(".{program}-{}", module.version));
-        if module.programs.iter().all(|program| programs.join(program).exists() && stamp(program).exists()) {
+        let built = |(_, program): &(&str, &str)| programs.join(program).exists() && stamp(program).exists();
+        if module.programs.iter().all(built) {
             continue;
         }
         eprintln!("building {} {}", module.path, module.version);
         let source = fetch(module, &home)?;
-        for program in module.programs {
-            let package = format!("./cmd/{program}");
-            run(go(&source).args(["build", "-trimpath", "-o"]).arg(&programs).arg(package))?;
+        for (file, name) in module.files {
+            fs::copy(source.join(file), programs.join(name)).context(*file)?;
+        }
+        for (package, program) in module.programs {
+            run(go(&source).args(["build", "-trimpath", "-o"]).arg(programs.join(program)).arg(package))?;
             fs::write(stamp(program), "")?;
         }
     }

@@ -90,11 +90,12 @@ fn requirements(pool: &Pool, machines: &[Machines]) -> Vec<Value> {
 }
 
 /// So many GPUs in what nodes advertise, because that is what Karpenter adds up. Where models give different numbers of parts, the
-/// smallest counts, so that there are never more GPUs than were allowed.
+/// smallest counts, so that there are never more GPUs than were allowed. What nodes may have more of than was promised does not count: the
+/// limit would be reached too soon.
 fn limits(gpus: u32, machines: &[Machines]) -> Value {
     let mut each: BTreeMap<&String, u64> = BTreeMap::new();
     for machines in machines {
-        for (name, amount) in machines.promise.resources() {
+        for (name, amount) in machines.promise.exact() {
             let of_one = amount / u64::from(machines.gpus.max(1));
             each.entry(name).and_modify(|least| *least = of_one.min(*least)).or_insert(of_one);
         }

@@ -69,6 +69,12 @@ impl Promise {
         self.capacity().iter().filter_map(broken).collect()
     }
 
+    /// What the node has so much of and not more.
+    pub(crate) fn exact(&self) -> impl Iterator<Item = (&String, u64)> {
+        let exact = self.resources.iter().filter(|(name, _)| !self.at_least.contains(*name));
+        exact.map(|(name, amount)| (name, *amount))
+    }
+
     fn exactly(resources: impl IntoIterator<Item = (String, u64)>) -> Self {
         Promise { resources: resources.into_iter().collect(), at_least: BTreeSet::new() }
     }

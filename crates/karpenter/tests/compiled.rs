@@ -103,6 +103,10 @@ fn where_the_name_is_another_there_are_no_whole_gpus() {
         "carve.dev/memory": (4 * (15_360 - 1024)).to_string(),
     });
     assert_eq!(capacities(&compiled)[0].1, expected);
+    assert_eq!(
+        compiled.node_pool["spec"]["limits"],
+        json!({"carve.dev/slice": "1024", "carve.dev/compute": "6400"})
+    );
 }
 
 #[test]
