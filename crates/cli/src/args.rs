@@ -51,7 +51,7 @@ pub(crate) enum Verb {
     Explain(ExplainVerb),
     /// Run a command with a share of a GPU, on this machine and without Kubernetes
     Run(RunArgs),
-    /// Check configuration files of the device plugin and of mig-parted
+    /// Check configuration files of the device plugin and of mig-parted; bring Karpenter's old ones up to date
     Validate(ValidateArgs),
     /// Print what dynamic resource allocation needs beside the agent
     #[command(subcommand)]
@@ -265,6 +265,9 @@ pub(crate) struct ListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ValidateArgs {
+    /// Print what Karpenter's documents of v1alpha5 are in v1, and on standard error what was dropped or guessed
+    #[arg(long)]
+    pub(crate) fix: bool,
     /// Files to check; - reads standard input
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,

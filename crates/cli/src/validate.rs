@@ -4,8 +4,10 @@ use crate::args::ValidateArgs;
 use crate::failure::{FAILED, Failure, Outcome, UNREADABLE};
 use crate::input;
 use crate::print;
-use carve_formats::{Diagnostic, Severity, lint};
+use carve_formats::{Diagnostic, Severity, kubernetes_yaml, lint};
 use carve_gpu_host::Machine;
+use carve_karpenter::Translation;
+use serde_json::Value;
 use std::path::Path;
 
 /// Checks every file. The worst one decides the exit code: 0 fine, 1 invalid, 2 unreadable.
@@ -13,7 +15,7 @@ pub(crate) fn validate(args: &ValidateArgs) -> Outcome {
     let mut code = 0;
     for file in &args.files {
         match input::read(file) {
-            Ok(text) => code = code.max(check(file, &text)?),
+            Ok(text) => code = code.max(look(file, &text, args.fix)?),
             Err(failure) => {
                 eprintln!("error: {}", failure.message);
                 code = code.max(UNREADABLE);
@@ -24,6 +26,39 @@ pub(crate) fn validate(args: &ValidateArgs) -> Outcome {
         0 => Ok(()),
         code => Err(Failure { code, ..Failure::new("") }),
     }
+}
+
+/// One file: Karpenter's old documents are brought up to date or named, everything else is checked.
+fn look(file: &Path, text: &str, fix: bool) -> Result<u8, Failure> {
+    let (nodes, error) = kubernetes_yaml::parse_stream(text);
+    if error.is_some() {
+        return check(file, text);
+    }
+    let documents: Vec<Value> =
+        nodes.iter().filter_map(|node| serde_json::from_str(&node.to_json()).ok()).collect();
+    let Some(translation) = carve_karpenter::translate(&documents) else { return check(file, text) };
+    if fix {
+        // Beside the documents, so that these can be applied as they come.
+        translation.notes.iter().for_each(|note| eprintln!("note: {note}"));
+        print::out(&translated(&translation)?)?;
+        return Ok(0);
+    }
+    let shown = input::shown(file);
+    let old = "documents of v1alpha5, which no release of Karpenter since 0.33 reads";
+    print::out(&format!(
+        "{shown}: {old}: 1 error\n    hint: 'carve validate --fix {shown}' prints what they are in v1\n"
+    ))?;
+    Ok(FAILED)
+}
+
+/// Documents one after the other.
+fn translated(translation: &Translation) -> Result<String, Failure> {
+    let mut text = String::new();
+    for document in &translation.documents {
+        text.push_str("---\n");
+        text.push_str(&serde_saphyr::to_string(document).map_err(|error| Failure::of(&error))?);
+    }
+    Ok(text)
 }
 
 fn check(file: &Path, text: &str) -> Result<u8, Failure> {
