@@ -26,7 +26,7 @@ pub type Advertised = BTreeMap<(String, String), BTreeMap<String, u64>>;
 pub struct KarpenterRun {
     cluster: Cluster,
     program: Option<Background>,
-    types: PathBuf,
+    folder: PathBuf,
 }
 
 /// A machine that Karpenter asked the cloud for.
@@ -47,9 +47,12 @@ impl KarpenterRun {
         let own = std::fs::read_to_string(&karpenter.node_classes);
         let own = own.unwrap_or_else(|error| panic!("{}: {error}", karpenter.node_classes.display()));
         define(cluster, definitions.iter().map(String::as_str).chain([own.as_str()]));
-        let types = std::env::temp_dir().join("carve-karpenter-types.json");
-        std::fs::write(&types, instance_types().to_string()).unwrap_or_else(|error| panic!("{error}"));
-        let mut run = KarpenterRun { cluster: cluster.clone(), program: None, types };
+        let folder = std::env::temp_dir().join("carve-karpenter");
+        let written = std::fs::create_dir_all(&folder)
+            .and_then(|()| std::fs::write(folder.join("types.json"), instance_types().to_string()))
+            .and_then(|()| std::fs::write(folder.join("labels.json"), labels().to_string()));
+        written.unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let mut run = KarpenterRun { cluster: cluster.clone(), program: None, folder };
         run.withdraw();
         let class = json!({
             "apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": CLASS},
@@ -59,7 +62,8 @@ impl KarpenterRun {
         let environment = [
             ("KUBECONFIG", cluster.kubeconfig()),
             ("FEATURE_GATES", "NodeOverlay=true".to_owned()),
-            ("INSTANCE_TYPES_FILE_PATH", run.types.display().to_string()),
+            ("INSTANCE_TYPES_FILE_PATH", run.folder.join("types.json").display().to_string()),
+            ("CARVE_TYPE_LABELS", run.folder.join("labels.json").display().to_string()),
             ("DISABLE_LEADER_ELECTION", "true".to_owned()),
             // It answers only what came in one batch, and pods come slowly on a busy machine.
             ("BATCH_IDLE_DURATION", "5s".to_owned()),
@@ -153,7 +157,7 @@ impl KarpenterRun {
 impl Drop for KarpenterRun {
     fn drop(&mut self) {
         self.withdraw();
-        let _ = std::fs::remove_file(&self.types);
+        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -166,10 +170,38 @@ pub fn define<'a>(cluster: &Cluster, definitions: impl Iterator<Item = &'a str>)
     cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
 }
 
-/// Machines of AWS with GPUs that carve knows, at their prices, as the cloud of Node objects reads them.
+/// Machines of AWS with GPUs that carve knows.
+fn machines() -> impl Iterator<Item = &'static InstanceType> {
+    let aws = CATALOGUE.iter().filter(|machine| machine.provider == Provider::Aws && machine.gpus > 0);
+    aws.filter(|machine| machine.product.is_some())
+}
+
+/// Labels that AWS' own provider gives them.
+fn labels() -> Value {
+    let labels = |machine: &InstanceType| {
+        let family = machine.name.split('.').next().unwrap_or_default();
+        let name = match family {
+            "g4dn" => "t4",
+            "g6" | "gr6" => "l4",
+            "p4d" | "p4de" => "a100",
+            "p5" => "h100",
+            // No pool of a suite is made of others.
+            other => other,
+        };
+        json!({
+            "karpenter.k8s.aws/instance-gpu-name": name,
+            "karpenter.k8s.aws/instance-gpu-count": machine.gpus.to_string(),
+        })
+    };
+    machines()
+        .map(|machine| (machine.name.to_owned(), labels(machine)))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+/// The machines at their prices, as the cloud of Node objects reads them.
 fn instance_types() -> Value {
-    let machines = CATALOGUE.iter().filter(|machine| machine.provider == Provider::Aws && machine.gpus > 0);
-    let machines = machines.filter(|machine| machine.product.is_some()).filter_map(|machine| {
+    let machines = machines().filter_map(|machine| {
         let (host, price) = (machine.host?, machine.price?);
         let requirement = |key: &str, value: &str| json!({"key": key, "operator": "In", "values": [value]});
         let offering = json!({

@@ -93,6 +93,7 @@ fn cases() -> Vec<Case> {
     let quarter = || Cut::Shared { replicas: 4, renamed: false };
     let renamed = Cut::Shared { replicas: 4, renamed: true };
     let tenth = || Cut::Mig(MigCut::All("1g.10gb".parse().expect("a profile")));
+    let fifth = Cut::Mig(MigCut::All("1g.5gb".parse().expect("a profile")));
     let (gpu, instance) = (json!({"nvidia.com/gpu": "1"}), json!({"nvidia.com/mig-1g.10gb": "1"}));
     // A quarter of what is promised of a T4.
     let part = json!({"carve.dev/slice": "1", "carve.dev/memory": "3584", "carve.dev/compute": "25"});
@@ -110,6 +111,9 @@ fn cases() -> Vec<Case> {
         case("renamed-x4", "l4", 4, renamed, &json!({"nvidia.com/gpu.shared": "1"}), 40, 3),
         case("mig-x8", "h100", 8, tenth(), &instance, 60, 2),
         case("parts-x4", "t4", 4, Cut::Parts, &part, 40, 3),
+        case("labels-x4", "t4", 4, quarter(), &gpu, 40, 3),
+        // AWS' label names two products; only one of them holds seven.
+        case("narrowed-x8", "a100-40gb", 8, fifth, &json!({"nvidia.com/mig-1g.5gb": "1"}), 60, 2),
         // Pods that want a whole GPU of a pool that has none any more.
         Case { bound: 0, ..case("no-whole-x8", "h100", 8, tenth(), &gpu, 1, 0) },
         Case { bound: 16, ..case("limited-x1", "t4", 1, quarter(), &gpu, 40, 4) },
@@ -121,8 +125,15 @@ fn cases() -> Vec<Case> {
             ..case("counted-twice-x8", "h100", 8, tenth(), &gpu, 1, 1)
         },
     ];
-    for case in cases.iter_mut().filter(|case| case.pool.name == "limited-x1") {
-        case.pool.most_gpus = Some(4);
+    for Case { pool, .. } in &mut cases {
+        match pool.name.as_str() {
+            "limited-x1" => pool.most_gpus = Some(4),
+            "labels-x4" => pool.models.push("l4".to_owned()),
+            _ => {}
+        }
+        if pool.name.starts_with("labels") || pool.name.starts_with("narrowed") {
+            pool.chosen_by = ChosenBy::AwsLabels;
+        }
     }
     cases
 }

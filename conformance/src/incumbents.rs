@@ -81,10 +81,8 @@ impl Karpenter {
     /// Finds it, or says on stderr that what needs it is skipped, as [`Incumbents::locate`] does.
     pub fn locate() -> Option<Self> {
         let path = |name: &str| folder().join(name);
-        let found = Karpenter {
-            program: path("karpenter-kwok"),
-            node_classes: path("karpenter-kwok.nodeclasses.yaml"),
-        };
+        let found =
+            Karpenter { program: path("karpenter"), node_classes: path("karpenter.nodeclasses.yaml") };
         if found.program.is_file() && found.node_classes.is_file() {
             return Some(found);
         }

@@ -18,6 +18,8 @@ struct Module {
     programs: &'static [(&'static str, &'static str)],
     /// Files that a program does not bring along, and what they are called beside it.
     files: &'static [(&'static str, &'static str)],
+    /// A program of ours that is made of the module's packages: where its source is here, and where it goes in the module.
+    ours: Option<(&'static str, &'static str)>,
 }
 
 const MODULES: &[Module] = &[
@@ -26,6 +28,7 @@ const MODULES: &[Module] = &[
         version: "v0.13.1",
         programs: &[("./cmd/nvidia-mig-parted", "nvidia-mig-parted")],
         files: &[],
+        ours: None,
     },
     Module {
         path: "github.com/NVIDIA/k8s-device-plugin",
@@ -35,16 +38,15 @@ const MODULES: &[Module] = &[
             ("./cmd/gpu-feature-discovery", "gpu-feature-discovery"),
         ],
         files: &[],
+        ours: None,
     },
     // All of Karpenter's controllers, with a cloud that makes Node objects and no machines.
     Module {
         path: "sigs.k8s.io/karpenter",
         version: "v1.14.1",
-        programs: &[("./kwok", "karpenter-kwok")],
-        files: &[(
-            "kwok/apis/crds/karpenter.kwok.sh_kwoknodeclasses.yaml",
-            "karpenter-kwok.nodeclasses.yaml",
-        )],
+        programs: &[("./carve", "karpenter")],
+        files: &[("kwok/apis/crds/karpenter.kwok.sh_kwoknodeclasses.yaml", "karpenter.nodeclasses.yaml")],
+        ours: Some(("conformance/karpenter/main.go", "carve/main.go")),
     },
 ];
 
@@ -71,13 +73,18 @@ pub(crate) fn build() -> Result<PathBuf> {
     for module in MODULES {
         let stamp = |program: &str| programs.join(format!(".{program}-{}", module.version));
         let built = |(_, program): &(&str, &str)| programs.join(program).exists() && stamp(program).exists();
-        if module.programs.iter().all(built) {
+        if module.programs.iter().all(built) && ours_is_there(module, &home) {
             continue;
         }
         eprintln!("building {} {}", module.path, module.version);
         let source = fetch(module, &home)?;
         for (file, name) in module.files {
             fs::copy(source.join(file), programs.join(name)).context(*file)?;
+        }
+        if let Some((here, there)) = module.ours {
+            let there = source.join(there);
+            fs::create_dir_all(there.parent().unwrap_or(&source))?;
+            fs::copy(root().join(here), there).context(here)?;
         }
         for (package, program) in module.programs {
             run(go(&source).args(["build", "-trimpath", "-o"]).arg(programs.join(program)).arg(package))?;
@@ -92,10 +99,23 @@ pub(crate) fn build() -> Result<PathBuf> {
     Ok(programs)
 }
 
+/// Whether a program of ours was built from the source that is here now.
+fn ours_is_there(module: &Module, home: &Path) -> bool {
+    module.ours.is_none_or(|(here, there)| {
+        let (here, there) = (fs::read(root().join(here)), fs::read(copy(module, home).join(there)));
+        here.ok().zip(there.ok()).is_some_and(|(here, there)| here == there)
+    })
+}
+
+/// Where the source of a module is built.
+fn copy(module: &Module, home: &Path) -> PathBuf {
+    let name = module.path.rsplit('/').next().unwrap_or(module.path);
+    home.join(format!("{name}-{}", module.version))
+}
+
 /// The source of a module. A module's own go.sum only counts in the main module, so it is built from a copy.
 fn fetch(module: &Module, home: &Path) -> Result<PathBuf> {
-    let name = module.path.rsplit('/').next().unwrap_or(module.path);
-    let copy = home.join(format!("{name}-{}", module.version));
+    let copy = copy(module, home);
     let wanted = format!("{}@{}", module.path, module.version);
     let empty = home.join("empty");
     fs::create_dir_all(&empty)?;
