@@ -145,7 +145,10 @@ fn one_after_the_other(cluster: &Cluster, node: &GpuNode, tenants: &Namespace, a
         let said = cluster.kubectl(words);
         said.split_whitespace().next().unwrap_or_default().to_owned()
     };
-    assert_eq!(first(&[&["logs"], &here[..], &["load"]].concat()), "6000");
+    // What a container wrote last may reach its log after its end, and what it wrote to either side in any order.
+    let load = || cluster.kubectl(&[&["logs"], &here[..], &["load"]].concat());
+    let found = || load().lines().any(|line| line.starts_with("6000 "));
+    cluster.until_or("the init container says what it saw", PATIENCE, found, load);
     for (container, memory) in [("main", "2000"), ("beside", "1000")] {
         let told = first(&[&["exec"], &here[..], &[container, "--", "/takes-memory"]].concat());
         assert_eq!(told, memory, "{container}");
