@@ -237,7 +237,7 @@ fn everything_that_is_made_is_taken_by_an_api_server() {
             "ttlSecondsAfterEmpty": 300, "limits": {"resources": {"cpu": 1000}},
         },
     });
-    documents.extend(carve_karpenter::translate(&[old]).expect("an old document").documents);
+    documents.extend(carve_karpenter::translate(&[old]).expect("an old document").expect("pools").documents);
     let create = |documents: &[Value]| {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": documents});
         cluster.try_kubectl(

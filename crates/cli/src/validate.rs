@@ -37,13 +37,21 @@ fn look(file: &Path, text: &str, fix: bool) -> Result<u8, Failure> {
     let documents: Vec<Value> =
         nodes.iter().filter_map(|node| serde_json::from_str(&node.to_json()).ok()).collect();
     let Some(translation) = carve_karpenter::translate(&documents) else { return check(file, text) };
+    let shown = input::shown(file);
     if fix {
+        let translation = match translation {
+            Ok(translation) => translation,
+            Err(refusal) => {
+                // What is printed may be on its way to the API server.
+                eprintln!("error: {shown}: {refusal}");
+                return Ok(FAILED);
+            }
+        };
         // Beside the documents, so that these can be applied as they come.
         translation.notes.iter().for_each(|note| eprintln!("note: {note}"));
         print::out(&translated(&translation)?)?;
         return Ok(0);
     }
-    let shown = input::shown(file);
     let old = "documents of v1alpha5, which no release of Karpenter since 0.33 reads";
     print::out(&format!(
         "{shown}: {old}: 1 error\n    hint: 'carve validate --fix {shown}' prints what they are in v1\n"

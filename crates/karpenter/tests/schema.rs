@@ -123,7 +123,7 @@ fn translated_pools_are_what_karpenter_reads() {
     });
     let bare =
         json!({"apiVersion": "karpenter.sh/v1alpha5", "kind": "Provisioner", "metadata": {"name": "bare"}});
-    let translation = translate(&[old, bare]).expect("old documents");
+    let translation = translate(&[old, bare]).expect("old documents").expect("pools");
     assert_eq!(translation.documents.len(), 2);
     translation.documents.iter().for_each(|document| check(&pools, document));
 }

@@ -33,7 +33,7 @@ spec:
   kubeletConfiguration: {maxPods: 20}
   surprise: 3
 "]);
-    let translation = translate(&old).expect("an old document");
+    let translation = translate(&old).expect("an old document").expect("pools");
     assert_eq!(
         translation.documents,
         [json!({
@@ -65,7 +65,7 @@ spec:
 #[test]
 fn what_v1alpha5_left_unsaid_is_written_out() {
     let old = read(&["{apiVersion: karpenter.sh/v1alpha5, kind: Provisioner, metadata: {name: bare}}"]);
-    let translation = translate(&old).expect("an old document");
+    let translation = translate(&old).expect("an old document").expect("pools");
     let spec = &translation.documents[0]["spec"];
     assert_eq!(spec["disruption"], json!({"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}));
     assert_eq!(spec["template"]["spec"]["expireAfter"], "Never");
@@ -85,11 +85,11 @@ fn only_what_is_old_is_translated() {
         "{apiVersion: karpenter.k8s.aws/v1alpha1, kind: AWSNodeTemplate, metadata: {name: gpu}}",
         "{apiVersion: karpenter.sh/v1alpha5, kind: Wheel, metadata: {name: w}}",
     ]);
-    let translation = translate(&others).expect("old documents");
+    let translation = translate(&others).expect("old documents").expect("pools");
     assert!(translation.documents.is_empty());
     assert_eq!(translation.notes.len(), 3, "{:#?}", notes(&translation));
     let template = "{apiVersion: karpenter.sh/v1alpha5, kind: NodeTemplate, metadata: {name: t}, spec: {instanceTypes: [p3.2xlarge]}}";
-    let alone = translate(&read(&[template])).expect("an old document");
+    let alone = translate(&read(&[template])).expect("an old document").expect("pools");
     assert_eq!(alone.documents[0]["metadata"]["name"], "t");
     assert!(alone.documents[0].to_string().contains("p3.2xlarge"), "{}", alone.documents[0]);
 }
@@ -102,7 +102,7 @@ fn the_guides_documents_become_one_pool() {
         guide.split("```").skip(1).step_by(2).filter(|block| block.contains("karpenter.sh/v1alpha5"));
     let old = read(&blocks.collect::<Vec<_>>());
     assert_eq!(old.len(), 2);
-    let translation = translate(&old).expect("old documents");
+    let translation = translate(&old).expect("old documents").expect("pools");
     assert_eq!(
         translation.documents,
         [json!({
@@ -139,4 +139,32 @@ fn the_guides_documents_become_one_pool() {
         "{:#?}",
         notes(&translation)
     );
+}
+
+#[test]
+fn what_is_not_karpenters_stays_where_it_was() {
+    let other =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "keep"}, "data": {"a": "b"}});
+    let old = json!({"apiVersion": "karpenter.sh/v1alpha5", "kind": "Provisioner", "metadata": {"name": "gpu"}, "spec": {}});
+    let translation =
+        translate(&[other.clone(), old, other.clone()]).expect("an old document").expect("pools");
+    assert_eq!(translation.documents.len(), 3);
+    assert_eq!((&translation.documents[0], &translation.documents[2]), (&other, &other));
+    assert_eq!(translation.documents[1]["kind"], "NodePool");
+}
+
+#[test]
+fn nothing_is_made_of_what_has_no_name_or_no_fields() {
+    let sound = json!({"apiVersion": "karpenter.sh/v1alpha5", "kind": "Provisioner", "metadata": {"name": "gpu"}, "spec": {}});
+    for (kind, pointer, field) in
+        [("Provisioner", "/metadata/name", "metadata.name"), ("NodeTemplate", "/spec", "spec")]
+    {
+        for garbage in [json!([]), json!(7), json!("")] {
+            let mut broken = sound.clone();
+            broken["kind"] = kind.into();
+            *broken.pointer_mut(pointer).expect("a field") = garbage;
+            let refusal = translate(&[sound.clone(), broken]).expect("old documents").expect_err("refused");
+            assert_eq!(refusal.field, field);
+        }
+    }
 }

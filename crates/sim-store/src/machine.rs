@@ -211,7 +211,10 @@ impl GpuHost for SharedMachine {
     }
 
     fn busy(&mut self, gpu: GpuIndex, instance: Option<GpuInstanceId>) -> HostResult<Option<BusyPart>> {
-        self.ask(Verb::Busy, gpu, |host| host.clone().busy(gpu, instance))
+        self.ask(Verb::Busy, gpu, |host| {
+            let now = host.busy_now(gpu, instance);
+            now.map_err(|failure| HostError { verb: Verb::Busy, gpu: Some(gpu), failure })
+        })
     }
 
     fn processes(&self, gpu: GpuIndex) -> HostResult<Vec<GpuProcess>> {

@@ -70,7 +70,7 @@ pub struct Ledger {
     /// What each machine cost, reckoned apart.
     prices: BTreeMap<String, Cost>,
     /// How much time of GPUs was given out to whom.
-    gpu_time: BTreeMap<(String, Owner), Millis>,
+    gpu_time: BTreeMap<(String, Account), Millis>,
 }
 
 impl Ledger {
@@ -118,7 +118,7 @@ impl Ledger {
             self.note(node, Some(slice.account.clone()), bill);
             let had = u128::from(time.0) * u128::from(slice.weight.0)
                 / u128::from(Parts::ALL.0).max(u128::from(given));
-            let entry = self.gpu_time.entry((node.to_owned(), Some(slice.account.clone()))).or_default();
+            let entry = self.gpu_time.entry((node.to_owned(), slice.account.clone())).or_default();
             entry.0 += u64::try_from(had).unwrap_or(u64::MAX);
         }
         let (fragmentation, idle) = (costs[slices.len()], costs[slices.len() + 1]);
@@ -167,7 +167,7 @@ impl Ledger {
 
     /// How much of GPUs' time somebody was given, a whole GPU for an hour being an hour.
     pub fn gpu_time(&self, node: &str, account: &Account) -> Millis {
-        self.gpu_time.get(&(node.to_owned(), Some(account.clone()))).copied().unwrap_or_default()
+        self.gpu_time.get(&(node.to_owned(), account.clone())).copied().unwrap_or_default()
     }
 
     /// Rows summed up; `None` is what nobody was given, unless rows are about machines.

@@ -227,7 +227,8 @@ impl GpuState {
 }
 
 impl SimulatedHost {
-    fn busy_now(
+    /// How busy a device is now; see [`GpuHost::busy`], which needs no memory here.
+    pub fn busy_now(
         &self,
         gpu: GpuIndex,
         instance: Option<GpuInstanceId>,

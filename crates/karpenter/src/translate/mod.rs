@@ -6,13 +6,14 @@
 mod provisioner;
 mod requirements;
 
+use crate::Refusal;
 use serde_json::Value;
 use std::fmt;
 
 /// What became of old documents.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Translation {
-    /// NodePools, in the order of the documents they are made from.
+    /// NodePools in the place of what they are made from, and everything else of the file as it was.
     pub documents: Vec<Value>,
     /// What was dropped or guessed.
     pub notes: Vec<Note>,
@@ -69,16 +70,43 @@ fn is_old_class(document: &Value) -> bool {
     document["apiVersion"] == "karpenter.k8s.aws/v1alpha1" && kind(document) == "AWSNodeTemplate"
 }
 
-/// Translates what is Karpenter's of v1alpha5 among the documents of a file. `None` where nothing is.
-pub fn translate(documents: &[Value]) -> Option<Translation> {
-    if !documents.iter().any(|document| is_old(document) || is_old_class(document)) {
-        return None;
+/// Whether a pool can be made of a document at all.
+fn check(document: &Value) -> Result<(), Refusal> {
+    if name(document).is_empty() {
+        let reason = format!("a {} of v1alpha5 has no name", kind(document));
+        return Err(Refusal::new("metadata.name", reason, "give it the name that its NodePool should have"));
     }
+    // Without any, everything is as v1alpha5 had it by default.
+    if !document["spec"].is_object() && !document["spec"].is_null() {
+        let reason = format!("that of {}/{} has no fields", kind(document), name(document));
+        return Err(Refusal::new(
+            "spec",
+            reason,
+            "write what it wants, or take the document out of the file",
+        ));
+    }
+    Ok(())
+}
+
+/// Translates what is Karpenter's of v1alpha5 among the documents of a file, or refuses all of it. `None` where nothing is.
+pub fn translate(documents: &[Value]) -> Option<Result<Translation, Refusal>> {
+    let old = documents.iter().any(|document| is_old(document) || is_old_class(document));
+    old.then(|| translate_all(documents))
+}
+
+fn translate_all(documents: &[Value]) -> Result<Translation, Refusal> {
+    let pools =
+        |document: &&Value| is_old(document) && ["Provisioner", "NodeTemplate"].contains(&kind(document));
+    documents.iter().filter(pools).try_for_each(check)?;
     let mut translation = Translation::default();
     let templates: Vec<&Value> =
         documents.iter().filter(|document| is_old(document) && kind(document) == "NodeTemplate").collect();
     let mut used: Vec<&str> = Vec::new();
-    for document in documents.iter().filter(|document| is_old(document) || is_old_class(document)) {
+    for document in documents {
+        if !is_old(document) && !is_old_class(document) {
+            translation.documents.push(document.clone());
+            continue;
+        }
         let called = format!("{}/{}", kind(document), name(document));
         let mut notes = Notes { document: called, all: &mut translation.notes };
         if is_old_class(document) {
@@ -107,5 +135,5 @@ pub fn translate(documents: &[Value]) -> Option<Translation> {
         notes.add("", "no Provisioner names it; it became a NodePool of its own");
         translation.documents.push(provisioner::translate(template, None, &mut notes));
     }
-    Some(translation)
+    Ok(translation)
 }
