@@ -1,9 +1,11 @@
 //! A program that runs beside the test and ends with it.
 
+use crate::PATIENCE;
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Lines that somebody wrote so far.
 type Lines = Arc<Mutex<Vec<String>>>;
@@ -40,9 +42,12 @@ impl Background {
 
     /// Kills it with SIGKILL, now, and returns when it is gone.
     pub fn kill(&mut self) {
-        // Whoever waits for the program ends with it; killed first, it would end before the program has.
-        if !self.signal(Signal::KILL) {
-            let _ = self.child.kill();
+        // Whoever waits for the program ends with it; killed first, it would leave the program to itself. One that was only just started
+        // may not be there yet.
+        let start = Instant::now();
+        while !self.signal(Signal::KILL) && matches!(self.child.try_wait(), Ok(None)) {
+            assert!(start.elapsed() < PATIENCE, "what was started does not come up and can not be killed");
+            std::thread::sleep(Duration::from_millis(5));
         }
         self.wake();
         let _ = self.child.wait();

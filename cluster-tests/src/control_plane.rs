@@ -239,6 +239,12 @@ impl ControlPlane {
         self.run_scheduler(&self.scheduler_config());
     }
 
+    /// Another scheduler like the one that runs, beside it: nobody keeps people from starting two, and one that lost its lease may not know yet.
+    pub fn another_scheduler(&self) -> Background {
+        let config = format!("--config={}", self.folder.join("config.yaml").display());
+        self.cluster.background(&["kube-scheduler", &config, "--secure-port=0"], &[])
+    }
+
     /// Starts the same scheduler without extender, in place of any that runs.
     pub fn start_plain_scheduler(&mut self) {
         let mut config = self.scheduler_config();

@@ -65,7 +65,8 @@ impl PartsAsk {
         pod(name, &self.annotations, &self.limits)
     }
 
-    /// A pod of the same size, with as many resources for the scheduler to look at on every node, that a scheduler of this name can place alone.
+    /// A pod that a scheduler of this name can place alone, with as many resources for it to look at on every node, and as much written in it as
+    /// in an admitted one: that is read and sent whoever places the pod.
     pub fn plain_pod(&self, name: &str, scheduler: &str) -> Value {
         let (slices, memory, compute) = self.plain;
         let mut limits = json!({
@@ -78,7 +79,15 @@ impl PartsAsk {
         for number in 0..words.filter(|word| *word != "nvidia.com/gpu").count() {
             limits[plain_name(&format!("word-{number}"))] = "1".into();
         }
-        let mut pod = pod(name, &json!({}), &limits);
+        let written = |letters: usize| "x".repeat(letters);
+        let annotations = json!({
+            plain_name("claim"): written(140),
+            plain_name("understood-as"): written(85),
+            plain_name("slices"): written(130 + 65 * (slices as usize - 1)),
+        });
+        let mut pod = pod(name, &annotations, &limits);
+        pod["metadata"]["labels"] = json!({ plain_name("admitted"): "scheduler" });
+        pod["spec"]["containers"][0]["env"] = json!([{"name": "PARTS_VISIBLE_DEVICES", "value": "void"}]);
         pod["spec"]["schedulerName"] = scheduler.into();
         pod
     }

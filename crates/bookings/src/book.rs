@@ -45,10 +45,13 @@ struct Node {
 }
 
 /// Everything that is known. What pods hold on a node counts also while the node is not known, or does not know their GPUs.
+///
+/// A pod that was shown by the API server has one booking. One that is being bound has one for every time that was tried: any of them may
+/// turn out to be what counts, so all of them are held until it is known.
 #[derive(Debug, Clone, Default)]
 pub struct Book {
     nodes: BTreeMap<String, Node>,
-    pods: BTreeMap<PodUid, Booking>,
+    pods: BTreeMap<PodUid, Vec<Booking>>,
 }
 
 impl Book {
@@ -69,41 +72,62 @@ impl Book {
         }
     }
 
-    /// A pod holds this, from now on and instead of whatever it held.
+    /// A pod holds this. What the API server has shown replaces whatever was held for the pod; what is only being tried is held besides.
     pub fn hold(&mut self, uid: PodUid, booking: Booking) {
-        if self.pods.get(&uid) == Some(&booking) {
-            return;
+        if booking.seen {
+            if self.pods.get(&uid).is_some_and(|held| *held == [booking.clone()]) {
+                return;
+            }
+            self.release(&uid);
         }
-        self.release(&uid);
         let node = booking.node.clone();
         self.nodes.entry(node.clone()).or_default().pods.insert(uid.clone());
-        self.pods.insert(uid, booking);
+        self.pods.entry(uid).or_default().push(booking);
         self.reckon(&node);
     }
 
     /// A pod holds nothing any more.
     pub fn release(&mut self, uid: &PodUid) {
-        let Some(booking) = self.pods.remove(uid) else { return };
-        if let Some(node) = self.nodes.get_mut(&booking.node) {
+        for booking in self.pods.remove(uid).unwrap_or_default() {
+            self.left(uid, &booking.node);
+        }
+    }
+
+    /// Something that was tried came to nothing; whatever else is held for the pod stays.
+    pub fn take_back(&mut self, uid: &PodUid, tried: &Booking) {
+        let Some(held) = self.pods.get_mut(uid) else { return };
+        let Some(at) = held.iter().position(|one| !one.seen && one == tried) else { return };
+        held.remove(at);
+        if held.is_empty() {
+            self.pods.remove(uid);
+        }
+        self.left(uid, &tried.node);
+    }
+
+    /// A booking of a pod on a node is gone.
+    fn left(&mut self, uid: &PodUid, node: &str) {
+        let still = self.bookings(uid).any(|booking| booking.node == node);
+        if let Some(node) = self.nodes.get_mut(node).filter(|_| !still) {
             node.pods.remove(uid);
         }
-        self.reckon(&booking.node);
+        self.reckon(node);
     }
 
-    /// What a pod holds.
-    pub fn booking(&self, uid: &PodUid) -> Option<&Booking> {
-        self.pods.get(uid)
+    /// What is held for a pod: several only while it is being bound.
+    pub fn bookings(&self, uid: &PodUid) -> impl Iterator<Item = &Booking> {
+        self.pods.get(uid).into_iter().flatten()
     }
 
-    /// All pods that hold something.
+    /// All that is held, and for whom.
     pub fn pods(&self) -> impl Iterator<Item = (&PodUid, &Booking)> {
-        self.pods.iter()
+        self.pods.iter().flat_map(|(uid, held)| held.iter().map(move |booking| (uid, booking)))
     }
 
-    /// Those on a node.
-    pub fn on(&self, node: &str) -> impl Iterator<Item = (&PodUid, &Booking)> {
-        let pods = self.nodes.get(node).map(|node| &node.pods);
-        pods.into_iter().flatten().filter_map(|uid| self.pods.get_key_value(uid))
+    /// The same on a node.
+    pub fn on<'a>(&'a self, node: &'a str) -> impl Iterator<Item = (&'a PodUid, &'a Booking)> {
+        let pods = self.nodes.get(node).into_iter().flat_map(|entry| &entry.pods);
+        let all = pods.flat_map(|uid| self.bookings(uid).map(move |booking| (uid, booking)));
+        all.filter(move |(_, booking)| booking.node == node)
     }
 
     /// What is left of a node; nothing for one that offers nothing.
@@ -115,8 +139,8 @@ impl Book {
     pub fn room_without(&self, node: &str, gone: &BTreeSet<PodUid>) -> Option<Room> {
         let entry = self.nodes.get(node)?;
         let mut room = Room::untouched(&entry.offer);
-        for uid in entry.pods.difference(gone) {
-            for (gpu, held) in self.pods.get(uid).into_iter().flat_map(|booking| &booking.held) {
+        for (_, booking) in self.on(node).filter(|(uid, _)| !gone.contains(*uid)) {
+            for (gpu, held) in &booking.held {
                 room.hold(gpu, *held);
             }
         }

@@ -76,6 +76,36 @@ fn what_pods_hold_is_gone_and_comes_back() {
 }
 
 #[test]
+fn everything_that_is_tried_is_held_until_one_of_it_was_seen() {
+    let tried = |node, gpu| Booking { seen: false, ..booking(node, gpu, 20_000, 250, 0) };
+    let mut book = Book::default();
+    ["a", "b"].iter().for_each(|node| book.offer(node, offer(2)));
+    let rooms = |book: &Book| [left(book.room("a").unwrap()), left(book.room("b").unwrap())].concat();
+    const ALL: (u64, u32) = (80_000, 1000);
+    const LESS: (u64, u32) = (60_000, 750);
+    for (node, gpu) in [("a", 0), ("a", 1), ("b", 0)] {
+        book.hold(uid(1), tried(node, gpu));
+    }
+    assert_eq!(rooms(&book), [LESS, LESS, LESS, ALL]);
+    // What came to nothing is free again, and the pod is still on that node with what else was tried.
+    book.take_back(&uid(1), &tried("a", 1));
+    book.take_back(&uid(1), &tried("b", 1));
+    assert_eq!(rooms(&book), [LESS, ALL, LESS, ALL]);
+    assert_eq!((book.on("a").count(), book.on("b").count()), (1, 1));
+    // The same twice is two, of which each may come to nothing.
+    book.hold(uid(1), tried("b", 0));
+    book.take_back(&uid(1), &tried("b", 0));
+    assert_eq!(rooms(&book), [LESS, ALL, LESS, ALL]);
+    book.hold(uid(1), booking("b", 1, 20_000, 250, 0));
+    assert_eq!(rooms(&book), [ALL, ALL, ALL, LESS]);
+    // What was seen is not taken back.
+    book.take_back(&uid(1), &booking("b", 1, 20_000, 250, 0));
+    assert_eq!(rooms(&book), [ALL, ALL, ALL, LESS]);
+    book.release(&uid(1));
+    assert_eq!((rooms(&book), book.pods().count()), (vec![ALL; 4], 0));
+}
+
+#[test]
 fn pods_count_before_their_node_is_known_and_after_it_was_away() {
     let mut book = Book::default();
     book.hold(uid(1), booking("a", 0, 20_000, 250, 0));

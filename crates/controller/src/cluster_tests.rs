@@ -43,7 +43,7 @@ fn a_pod_holds_its_part_until_it_has_ended() {
     cluster.node_seen(&node("a", ONE_GPU));
     cluster.pod_seen(&pod("Pending"));
     assert_eq!(left(&cluster), [7_500]);
-    assert_eq!(cluster.book().booking(&PodUid("uid-one".to_owned())).unwrap().priority, 7);
+    assert_eq!(cluster.book().bookings(&PodUid("uid-one".to_owned())).next().unwrap().priority, 7);
     cluster.pod_seen(&pod("Running"));
     assert_eq!(left(&cluster), [7_500]);
     cluster.pod_seen(&pod("Succeeded"));
@@ -66,7 +66,7 @@ fn what_was_bound_a_moment_ago_stays_until_it_is_seen() {
     cluster.pods_listed(&uids(&[]));
     assert_eq!(left(&cluster), [7_500]);
     cluster.pod_seen(&pod("Running"));
-    assert!(cluster.book().booking(&uid).unwrap().seen);
+    assert!(cluster.book().bookings(&uid).next().unwrap().seen);
     // Now a list without it means that it is gone.
     cluster.pods_listed(&uids(&["uid-other"]));
     assert_eq!(left(&cluster), [15_000]);

@@ -136,10 +136,10 @@ impl Extender {
     /// Binds a pod that was read so.
     async fn bind_as(&self, args: &BindingArgs, pod: Value) -> Result<(), NotBound> {
         let (asked, version) = read(pod)?;
-        let slices = self.book(&asked, &args.node)?;
+        let (slices, tried) = self.book(&asked, &args.node)?;
         match self.store.bind(&binding(args, &version, &slices)).await {
             Ok(()) => Ok(()),
-            Err(error) => self.settle(args, &asked.uid, error).await,
+            Err(error) => self.settle(args, &asked.uid, &tried, error).await,
         }
     }
 
@@ -149,28 +149,27 @@ impl Extender {
         Ok(found.filter(|pod| pod["metadata"]["uid"] == args.pod_uid.as_str()))
     }
 
-    /// Decides and books in one step, so that nobody else is given the same before the API server shows it.
-    fn book(&self, asked: &Asked, node: &str) -> Result<Slices, String> {
+    /// Decides and books in one step, so that nobody else is given the same before the API server shows it. If the pod is on its way
+    /// to another node, because a scheduler gave up on that or there are two, both are held until it is known which counts.
+    fn book(&self, asked: &Asked, node: &str) -> Result<(Slices, Booking), String> {
         let mut cluster = self.cluster();
         if let Some(why) = self.why_not(&cluster) {
             return Err(why.to_owned());
         }
         let slices = decide(cluster.book(), node, asked).map_err(|misfit| misfit.to_string())?;
         let booking = Booking::new(&asked.pod, node, &slices, asked.priority, false);
-        cluster.book_mut().hold(asked.uid.clone(), booking);
-        Ok(slices)
-    }
-
-    /// Takes back a booking that came to nothing, unless a watch has shown the pod bound since.
-    fn unbook(&self, uid: &PodUid) {
-        let mut cluster = self.cluster();
-        if cluster.book().booking(uid).is_some_and(|booking| !booking.seen) {
-            cluster.book_mut().release(uid);
-        }
+        cluster.book_mut().hold(asked.uid.clone(), booking.clone());
+        Ok((slices, booking))
     }
 
     /// It was not bound, or nobody knows: the pod itself is asked. While that can not be known, it stays booked, and the scheduler tries again.
-    async fn settle(&self, args: &BindingArgs, uid: &PodUid, error: StoreError) -> Result<(), NotBound> {
+    async fn settle(
+        &self,
+        args: &BindingArgs,
+        uid: &PodUid,
+        tried: &Booking,
+        error: StoreError,
+    ) -> Result<(), NotBound> {
         match (self.pod(args).await, &error) {
             (Ok(Some(pod)), _) if is_bound(&pod) => {
                 self.cluster().pod_seen(&pod);
@@ -178,11 +177,11 @@ impl Extender {
                 if here { Ok(()) } else { Err("the pod was bound to another node".to_owned().into()) }
             }
             (Ok(None), _) => {
-                self.unbook(uid);
+                self.cluster().book_mut().release(uid);
                 Err("the pod is gone".to_owned().into())
             }
             (_, StoreError::Refused(_)) => {
-                self.unbook(uid);
+                self.cluster().book_mut().take_back(uid, tried);
                 Err(NotBound::Refused(error.to_string()))
             }
             (_, StoreError::NoAnswer(_)) => {

@@ -26,6 +26,8 @@ enum Fate {
     Refused,
     LostOnTheWay,
     AnswerLost,
+    /// Nobody answers in time, and it is done afterwards.
+    Late,
 }
 
 #[derive(Debug, Default)]
@@ -37,6 +39,8 @@ struct Objects {
     reads: usize,
     /// What watches have not shown yet.
     unseen: VecDeque<(bool, Value)>,
+    /// Bindings that are on their way.
+    late: Vec<Value>,
 }
 
 /// An API server that keeps pods in memory.
@@ -99,6 +103,14 @@ impl FakeStore {
         Ok(())
     }
 
+    /// What was on its way arrives.
+    fn arrive(&self) {
+        let late = std::mem::take(&mut self.0.lock().unwrap().late);
+        for binding in late {
+            let _ = self.take(&binding);
+        }
+    }
+
     /// Memory that bound pods hold of each GPU, from the objects alone.
     fn held(&self) -> BTreeMap<String, u64> {
         let mut held = BTreeMap::new();
@@ -129,6 +141,10 @@ impl Store for FakeStore {
             Fate::Refused => Err(StoreError::Refused("no".to_owned())),
             Fate::LostOnTheWay => lost(),
             Fate::AnswerLost => self.take(binding).and_then(|()| lost()),
+            Fate::Late => {
+                self.0.lock().unwrap().late.push(binding.clone());
+                lost()
+            }
         };
         async move { answer }.boxed()
     }
@@ -195,7 +211,7 @@ fn whatever_becomes_of_a_binding_the_book_follows_the_pod() {
         fate(&store, next);
         let error = bind(&extender, (name, &store.uid(name)), node);
         let uid = PodUid(store.uid(name));
-        (error, cluster.lock().unwrap().book().booking(&uid).map(|booking| booking.seen))
+        (error, cluster.lock().unwrap().book().bookings(&uid).last().map(|booking| booking.seen))
     };
     store.create("refused", 1_000, 10);
     let (error, booked) = try_it("refused", Fate::Refused, "a");
@@ -212,7 +228,7 @@ fn whatever_becomes_of_a_binding_the_book_follows_the_pod() {
     let uid = store.uid("gone");
     store.delete("gone");
     assert_eq!(bind(&extender, ("gone", &uid), "a"), "the pod is gone");
-    assert!(cluster.lock().unwrap().book().booking(&PodUid(uid)).is_none());
+    assert_eq!(cluster.lock().unwrap().book().bookings(&PodUid(uid)).count(), 0);
 }
 
 #[test]
@@ -234,6 +250,27 @@ fn what_a_watch_has_shown_is_not_asked_for_again_unless_it_is_old() {
     let uid = |name| PodUid(store.uid(name));
     assert!(cluster.waiting(&uid("one")).is_none() && cluster.waiting(&uid("two")).is_none());
     assert_eq!(cluster.book().pods().count(), 2);
+}
+
+#[test]
+fn a_pod_on_its_way_to_one_node_that_is_sent_to_another_keeps_both_until_it_is_known() {
+    let store = Arc::new(FakeStore::default());
+    let (extender, cluster) = controller(&store);
+    store.create("one", 10_000, 60);
+    fate(&store, Fate::Late);
+    assert!(bind(&extender, ("one", &store.uid("one")), "a").contains("not known"));
+    // The scheduler gives up on that and tries elsewhere, which comes too late or too early.
+    fate(&store, Fate::Refused);
+    assert!(bind(&extender, ("one", &store.uid("one")), "b").contains("refuses"));
+    for (name, node) in [("two", "a"), ("three", "a"), ("four", "b"), ("five", "b")] {
+        store.create(name, 10_000, 60);
+        let error = bind(&extender, (name, &store.uid(name)), node);
+        assert_eq!(error.is_empty(), name != "three", "{name}: {error}");
+    }
+    store.arrive();
+    assert!(store.held().values().all(|memory| *memory <= GPU_MEMORY), "{:?}", store.held());
+    show(&store, &cluster, 9);
+    assert_eq!(cluster.lock().unwrap().book().pods().filter(|(_, booking)| booking.seen).count(), 4);
 }
 
 #[test]
@@ -302,22 +339,30 @@ fn show(store: &FakeStore, cluster: &Mutex<Cluster>, count: usize) {
 enum Step {
     Create(usize, u64, u64),
     Delete(usize),
-    /// The scheduler tries to bind a pod to the first node that filter leaves.
-    Schedule(usize, Fate),
+    /// A scheduler tries to bind a pod to the first node that filter leaves, or the last.
+    Schedule(usize, Fate, bool),
     /// Watches show so many things.
     Watch(usize),
+    /// What was sent and not answered is done now.
+    Arrive,
     /// The controller dies, and another one begins.
     Restart,
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
-    let fate =
-        prop_oneof![Just(Fate::Well), Just(Fate::Refused), Just(Fate::LostOnTheWay), Just(Fate::AnswerLost)];
+    let fate = prop_oneof![
+        1 => Just(Fate::Well),
+        1 => Just(Fate::Refused),
+        1 => Just(Fate::LostOnTheWay),
+        1 => Just(Fate::AnswerLost),
+        2 => Just(Fate::Late)
+    ];
     prop_oneof![
-        3 => (0usize..8, 1u64..16, 1u64..10).prop_map(|(pod, memory, tenths)| Step::Create(pod, memory, tenths)),
+        3 => (0usize..8, 5u64..16, 1u64..10).prop_map(|(pod, memory, tenths)| Step::Create(pod, memory, tenths)),
         1 => (0usize..8).prop_map(Step::Delete),
-        5 => (0usize..8, fate).prop_map(|(pod, fate)| Step::Schedule(pod, fate)),
+        5 => (0usize..8, fate, any::<bool>()).prop_map(|(pod, fate, last)| Step::Schedule(pod, fate, last)),
         2 => (0usize..6).prop_map(Step::Watch),
+        1 => Just(Step::Arrive),
         1 => Just(Step::Restart),
     ]
 }
@@ -339,7 +384,7 @@ proptest! {
                     }
                 }
                 Step::Delete(pod) => store.delete(&format!("pod-{pod}")),
-                Step::Schedule(pod, next) => {
+                Step::Schedule(pod, next, last) => {
                     let name = format!("pod-{pod}");
                     let Some(object) = store.0.lock().unwrap().pods.get(&name).cloned() else { continue };
                     if object["spec"]["nodeName"].is_string() {
@@ -347,20 +392,27 @@ proptest! {
                     }
                     let sent = json!({"Pod": object, "NodeNames": nodes});
                     let asked: Args = serde_json::from_value(sent).unwrap();
-                    if let Some(node) = extender.filter(&asked).node_names.first() {
+                    let fitting = extender.filter(&asked).node_names;
+                    if let Some(node) = if last { fitting.last() } else { fitting.first() } {
                         fate(&store, next);
                         bind(&extender, (&name, &store.uid(&name)), node);
                         store.0.lock().unwrap().fates.clear();
                     }
                 }
                 Step::Watch(count) => show(&store, &cluster, count),
-                Step::Restart => (extender, cluster) = controller(&store),
+                Step::Arrive => store.arrive(),
+                // What the dead one had sent ends with its connection.
+                Step::Restart => {
+                    store.0.lock().unwrap().late.clear();
+                    (extender, cluster) = controller(&store);
+                }
             }
             for (gpu, memory) in store.held() {
                 prop_assert!(memory <= GPU_MEMORY, "{gpu} is given away {memory} MiB");
             }
         }
         // When everything was shown, the book is what the objects say, and what nobody knew of is on no node.
+        store.arrive();
         show(&store, &cluster, usize::MAX);
         let mut booked = BTreeMap::new();
         for (_, booking) in cluster.lock().unwrap().book().pods().filter(|(_, booking)| booking.seen) {

@@ -109,7 +109,7 @@ async fn the_cluster_is_known_when_both_lists_were_read() {
     let cluster = cluster.lock().unwrap();
     let left: Vec<u64> = cluster.book().room("a").unwrap().left().map(|(_, held)| held.memory.0).collect();
     assert_eq!(left, [7_500]);
-    assert!(cluster.book().booking(&PodUid("uid-one".to_owned())).unwrap().seen);
+    assert!(cluster.book().bookings(&PodUid("uid-one".to_owned())).next().unwrap().seen);
     // Pods that are not ours are not even sent.
     let asked = asked.lock().unwrap();
     let of_pods: Vec<_> = asked.iter().filter(|(words, _)| words.contains("/pods")).collect();

@@ -29,9 +29,14 @@ struct Verb {
 
 type Times = Family<Verb, Histogram, fn() -> Histogram>;
 
-/// The uid of the pod that was asked about; an answer carries it to whoever measures.
+/// What was asked about; an answer carries it to whoever measures.
 #[derive(Debug, Clone)]
-pub(crate) struct AskedAbout(pub(crate) String);
+pub(crate) struct AskedAbout {
+    /// UID of the pod.
+    pub(crate) pod: String,
+    /// Whether the scheduler has no further question about where it goes: one node is left, or none.
+    pub(crate) settled: bool,
+}
 
 /// More pods are not between filter and prioritize; of most that are still noted then, prioritize was never asked.
 const MOST_NOTED: usize = 1000;
@@ -75,9 +80,13 @@ impl Metrics {
     }
 
     /// A scheduler asks filter first, and prioritize where more than one node is left.
-    fn note(&self, verb: &str, pod: String, took: Duration) {
+    fn note(&self, verb: &str, AskedAbout { pod, settled }: AskedAbout, took: Duration) {
         let mut filtered = self.filtered.lock().unwrap_or_else(PoisonError::into_inner);
         match verb {
+            "filter" if settled => {
+                filtered.remove(&pod);
+                self.decisions.observe(took.as_secs_f64());
+            }
             "filter" => {
                 if filtered.len() >= MOST_NOTED {
                     filtered.clear();
@@ -102,8 +111,8 @@ pub(crate) async fn timed(State(metrics): State<Metrics>, request: Request, next
     let mut response = next.run(request).await;
     let took = start.elapsed();
     metrics.answers.get_or_create(&verb).observe(took.as_secs_f64());
-    if let Some(AskedAbout(pod)) = response.extensions_mut().remove() {
-        metrics.note(&verb.verb, pod, took);
+    if let Some(about) = response.extensions_mut().remove() {
+        metrics.note(&verb.verb, about, took);
     }
     response
 }
@@ -140,7 +149,7 @@ mod tests {
     #[tokio::test]
     async fn answers_are_counted_by_verb_and_decisions_by_pod() {
         let metrics = Metrics::default();
-        let about = || async { (Extension(AskedAbout("a".to_owned())), "yes") };
+        let about = || async { (Extension(AskedAbout { pod: "a".to_owned(), settled: false }), "yes") };
         let asked = Router::new()
             .route("/filter", post(about))
             .route("/prioritize", post(about))
@@ -150,11 +159,12 @@ mod tests {
             let question = Request::post(format!("/{verb}")).body(axum::body::Body::empty()).unwrap();
             asked.clone().oneshot(question).await.unwrap();
         }
+        metrics.note("filter", AskedAbout { pod: "b".to_owned(), settled: true }, std::time::Duration::ZERO);
         let text = told(metrics).await;
         for line in [
             r#"carve_controller_extender_answer_seconds_count{verb="filter"} 3"#,
             r#"carve_controller_extender_answer_seconds_count{verb="prioritize"} 2"#,
-            "carve_controller_extender_decision_seconds_count 1",
+            "carve_controller_extender_decision_seconds_count 2",
             "carve_controller_leads 1",
         ] {
             assert!(text.contains(line), "{line}: {text}");

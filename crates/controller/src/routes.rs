@@ -47,19 +47,22 @@ fn read<T: for<'de> serde::Deserialize<'de>>(body: &Bytes) -> Result<T, Response
 
 async fn answer_filter(State(extender): State<Extender>, body: Bytes) -> Response {
     match read::<Args>(&body) {
-        Ok(args) => (about(&args), Json(extender.filter(&args))).into_response(),
+        Ok(args) => {
+            let left = extender.filter(&args);
+            (about(&args, left.node_names.len() < 2), Json(left)).into_response()
+        }
         Err(response) => response,
     }
 }
 
-/// Says which pod an answer is about.
-fn about(args: &Args) -> Extension<AskedAbout> {
-    Extension(AskedAbout(args.pod.metadata.uid.clone()))
+/// Says which pod an answer is about, and whether another question follows.
+fn about(args: &Args, settled: bool) -> Extension<AskedAbout> {
+    Extension(AskedAbout { pod: args.pod.metadata.uid.clone(), settled })
 }
 
 async fn answer_prioritize(State(extender): State<Extender>, body: Bytes) -> Response {
     match read::<Args>(&body) {
-        Ok(args) => (about(&args), Json(extender.prioritize(&args))).into_response(),
+        Ok(args) => (about(&args, true), Json(extender.prioritize(&args))).into_response(),
         Err(response) => response,
     }
 }

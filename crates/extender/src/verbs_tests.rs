@@ -90,6 +90,21 @@ fn nodes_in_use_come_first() {
 }
 
 #[test]
+fn a_node_that_is_better_by_far_is_named_alone() {
+    let mut book = book();
+    let small = asked(&pod("small", 0, 20_000, 20));
+    assert_eq!(
+        shortlist(&book, &nodes(), &small).node_names,
+        ["a", "b"],
+        "equal ones are left to the scheduler"
+    );
+    bind(&mut book, &pod("first", 0, 60_000, 80), "b");
+    assert_eq!(shortlist(&book, &nodes(), &small).node_names, ["b"]);
+    let large = asked(&pod("large", 0, 60_000, 50));
+    assert_eq!(shortlist(&book, &nodes(), &large).node_names, ["a"]);
+}
+
+#[test]
 fn everybody_who_has_to_go_is_named() {
     let mut book = book();
     bind(&mut book, &pod("low", 0, 40_000, 50), "a");
@@ -133,7 +148,7 @@ fn node_and_slices_are_one_object() {
     assert_eq!(object["metadata"]["uid"], "uid-one");
     let written = object["metadata"]["annotations"]["carve.dev/slices"].as_str().unwrap();
     assert_eq!(Slices::from_annotation(written).unwrap(), slices);
-    assert_eq!(book.booking(&PodUid("uid-one".to_owned())).unwrap().memory(), 20_000);
+    assert_eq!(book.bookings(&PodUid("uid-one".to_owned())).next().unwrap().memory(), 20_000);
 }
 
 #[test]
