@@ -69,6 +69,8 @@ pub struct PodView {
     pub annotations: BTreeMap<String, String>,
     /// Images and commands of its containers, one text each.
     pub programs: Vec<String>,
+    /// Names of its containers by the ids that the runtime gave them; those that were never started are not among them.
+    pub containers: BTreeMap<String, String>,
     /// How far its init containers are, by their names.
     pub init: BTreeMap<String, InitState>,
     /// Whether it has ended or is about to.
@@ -364,6 +366,13 @@ fn pod_view(pod: Pod) -> PodView {
     let status = pod.status.unwrap_or_default();
     let phase = status.phase.unwrap_or_default();
     let init = status.init_container_statuses.unwrap_or_default();
+    let others = [status.container_statuses, status.ephemeral_container_statuses];
+    let started = init.iter().chain(others.iter().flatten().flatten()).filter_map(|container| {
+        // `containerd://` and the like stand before it.
+        let id = container.container_id.as_deref()?.rsplit('/').next()?;
+        Some((id.to_owned(), container.name.clone()))
+    });
+    let containers = started.collect();
     let ended = matches!(phase.as_str(), "Succeeded" | "Failed");
     PodView {
         uid: pod.metadata.uid.unwrap_or_default(),
@@ -374,6 +383,7 @@ fn pod_view(pod: Pod) -> PodView {
         name: pod.metadata.name.unwrap_or_default(),
         labels: pod.metadata.labels.unwrap_or_default(),
         programs: programs.collect(),
+        containers,
         init: init.into_iter().map(|one| (one.name.clone(), init_state(&one))).collect(),
         ending: pod.metadata.deletion_timestamp.is_some() || ended,
     }

@@ -12,12 +12,13 @@
 //! file and the MPS daemon of a device are there before kubelet may give the device away.
 
 mod act;
+mod doors;
 mod wish;
 
 use crate::cdi::Cdi;
 use crate::checkpoint::Checkpoint;
 use crate::configuration::{self, Found, Named};
-use crate::dra::{DraBeginning, DraDoor, NodeNews};
+use crate::dra::{DraDoor, NodeNews};
 use crate::driver_links::DriverLinks;
 use crate::holders::holders;
 use crate::labels::{Publisher, read_fabric};
@@ -28,8 +29,9 @@ use crate::mps::MpsDoor;
 use crate::options::{AgentOptions, ConfigSource, Job};
 use crate::plugins::Plugins;
 use crate::rivals::{Rival, all_parts, rivals};
-use crate::slices::{SlicesBeginning, SlicesDoor};
+use crate::slices::SlicesDoor;
 use crate::tell::Reporter;
+use crate::usage::Known;
 use crate::validation::Basis;
 use carve_cluster_api::{NodeApi, NodeView, Tone, names};
 use carve_formats::DevicePluginConfig;
@@ -58,6 +60,8 @@ pub(crate) struct Reading {
 pub(crate) struct Agent {
     pub(crate) options: AgentOptions,
     pub(crate) metrics: Arc<Metrics>,
+    /// What whoever divides the time of GPUs is to know.
+    pub(crate) usage: Arc<Known>,
     pub(crate) reporter: Reporter,
     pub(crate) api: Option<NodeApi>,
     pub(crate) machine: Machine,
@@ -219,6 +223,7 @@ impl Agent {
             mps,
             options,
             metrics,
+            usage: Arc::default(),
             reporter,
             api,
             machine,
@@ -267,35 +272,6 @@ impl Agent {
             _ => "flags alone, because no configuration is in force".to_owned(),
         };
         Basis { settings: (*self.settings).clone(), title }
-    }
-
-    /// Serves claims from now on.
-    pub(crate) fn open_dra(&mut self, api: NodeApi) {
-        let beginning = DraBeginning {
-            options: self.options.clone(),
-            settings: Arc::clone(&self.settings),
-            machine: self.machine.clone(),
-            api,
-            reporter: self.reporter.clone(),
-            metrics: Arc::clone(&self.metrics),
-            boot: self.boot.clone(),
-            news: self.news_for_dra(),
-        };
-        self.dra = Some(DraDoor::open(beginning));
-    }
-
-    /// Serves tokens from now on.
-    pub(crate) fn open_slices(&mut self, api: NodeApi) {
-        let (settings, news) = (Arc::clone(&self.settings), self.news_for_dra());
-        self.slices = Some(SlicesDoor::open(SlicesBeginning {
-            options: &self.options,
-            settings,
-            machine: self.machine.clone(),
-            api,
-            reporter: &self.reporter,
-            metrics: Arc::clone(&self.metrics),
-            news,
-        }));
     }
 
     /// What the doors for claims and for tokens are to know.

@@ -27,6 +27,7 @@ mod rivals;
 mod run;
 mod slices;
 mod tell;
+mod usage;
 mod validation;
 
 pub use dra::DraOptions;

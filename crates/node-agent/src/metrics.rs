@@ -1,11 +1,17 @@
 //! What Prometheus can ask the agent.
 
+mod dcgm;
 mod shares;
+mod table;
+mod usage;
 
+pub(crate) use dcgm::NodeLabels;
 pub(crate) use shares::{ShareLabels, ShareSeries};
 
-use prometheus_client::encoding::EncodeLabelSet;
+use crate::usage::UsageRows;
+use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -33,6 +39,24 @@ pub(crate) struct Metrics {
     /// The devices of claims that have a series now.
     attributed: Mutex<BTreeSet<ClaimDevice>>,
     shares: Arc<ShareTable>,
+    usage: Arc<UsageTable>,
+}
+
+/// What is told of use now.
+#[derive(Debug, Default)]
+struct UsageTable {
+    now: Mutex<(NodeLabels, UsageRows)>,
+    /// The last XID of each GPU.
+    last_xids: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Collector for UsageTable {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        let xids = self.last_xids.lock().unwrap_or_else(PoisonError::into_inner);
+        usage::encode(&now.1, &mut encoder)?;
+        dcgm::encode(&now.0, &now.1, &xids, &mut encoder)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -87,7 +111,10 @@ impl Default for Metrics {
 impl Metrics {
     /// Empty series.
     pub(crate) fn new() -> Self {
-        let mut registry = Registry::with_prefix("carve_agent");
+        let mut all = Registry::default();
+        let usage = Arc::new(UsageTable::default());
+        all.register_collector(Box::new(Arc::clone(&usage)));
+        let registry = all.sub_registry_with_prefix("carve_agent");
         let allocations = Family::default();
         registry.register("allocations", "Containers that kubelet asked devices for", allocations.clone());
         let registrations = Family::default();
@@ -116,7 +143,7 @@ impl Metrics {
         let shares = Arc::new(ShareTable::default());
         registry.register_collector(Box::new(Arc::clone(&shares)));
         let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        let registry = Mutex::new(registry);
+        let registry = Mutex::new(all);
         Metrics {
             registry,
             started,
@@ -132,6 +159,7 @@ impl Metrics {
             claim_devices,
             attributed: Mutex::default(),
             shares,
+            usage,
         }
     }
 
@@ -163,6 +191,7 @@ impl Metrics {
     }
 
     pub(crate) fn xid(&self, gpu: String, xid: u64, class: String) {
+        self.usage.last_xids.lock().unwrap_or_else(PoisonError::into_inner).insert(gpu.clone(), xid);
         self.xids.get_or_create(&Xid { gpu, xid, class }).inc();
     }
 
@@ -188,9 +217,19 @@ impl Metrics {
         *known = devices;
     }
 
-    /// What shares used, and how many processes escaped on each part that is watched; others have no series any more.
-    pub(crate) fn shares(&self, shares: Vec<ShareSeries>, escaped: BTreeMap<String, u64>) {
-        self.shares.set(shares, escaped);
+    /// What shares of a door used, and how many processes escaped on each part that is watched; others of that door have no series any more.
+    pub(crate) fn shares(&self, door: &str, shares: Vec<ShareSeries>, escaped: BTreeMap<String, u64>) {
+        self.shares.set(door, shares, escaped);
+    }
+
+    /// What the node is called where its use is told.
+    pub(crate) fn node(&self, labels: NodeLabels) {
+        self.usage.now.lock().unwrap_or_else(PoisonError::into_inner).0 = labels;
+    }
+
+    /// What containers and devices used; whatever is not among it has no series any more.
+    pub(crate) fn usage(&self, rows: UsageRows) {
+        self.usage.now.lock().unwrap_or_else(PoisonError::into_inner).1 = rows;
     }
 
     /// Everything, in the text form of OpenMetrics.

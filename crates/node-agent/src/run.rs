@@ -161,6 +161,7 @@ async fn live(
         agent.open_slices(api);
     }
 
+    agent.open_usage();
     if agent.options.jobs.contains(&Job::Validation) {
         prove_in_the_background(&agent);
     }

@@ -80,6 +80,8 @@ pub struct Tick {
     pub tenants: Vec<TenantTick>,
     /// Who else is on it.
     pub strangers: Strangers,
+    /// What was counted before beyond what the device did: clocks and figures do not agree to the moment, and over time they do.
+    pub ahead: Busy,
 }
 
 /// What a tenant used.
@@ -107,6 +109,8 @@ pub struct Split {
     pub parts: Vec<Part>,
     /// For nobody.
     pub rest: Rest,
+    /// What is counted by now beyond what the device did.
+    pub ahead: Busy,
 }
 
 impl Split {
@@ -124,33 +128,37 @@ impl Split {
 
 /// Divides a moment.
 pub fn split(tick: &Tick) -> Split {
-    let (times, rest) = times(tick);
+    let (times, rest, ahead) = times(tick);
     let memory: u64 = tick.tenants.iter().map(|tenant| tenant.memory.0).sum();
     let parts = tick.tenants.iter().zip(times).map(|(tenant, busy)| Part { busy, memory: tenant.memory });
     // What the driver keeps for itself is nobody's; where it shows more for processes than for the device, the processes count.
     let rest = Rest { busy: rest, memory: Bytes(tick.memory.0.saturating_sub(memory)) };
-    Split { parts: parts.collect(), rest }
+    Split { parts: parts.collect(), rest, ahead }
 }
 
 type Times = Vec<Option<(Busy, Evidence)>>;
 
-fn times(tick: &Tick) -> (Times, Busy) {
+/// More than this is no matter of moments: whoever counts wrongly does not take it from others for ever.
+const MOST_AHEAD: u64 = 2_000_000_000;
+
+fn times(tick: &Tick) -> (Times, Busy, Busy) {
     let Some(busy) = tick.busy else {
         let counted = tick.tenants.iter().map(|tenant| Some((tenant.counted?, Evidence::Limiter)));
-        return (counted.collect(), Busy(0));
+        return (counted.collect(), Busy(0), tick.ahead);
     };
     if let ([only], 0) = (tick.tenants.as_slice(), tick.strangers.processes)
         && only.counted.is_none()
     {
-        return (vec![Some((busy, Evidence::Measured))], Busy(0));
+        return (vec![Some((busy, Evidence::Measured))], Busy(0), Busy(0));
     }
     let counted = counted(tick, busy);
-    let left = busy.0.saturating_sub(counted.iter().flatten().map(|busy| busy.0).sum());
+    let taken = counted.iter().flatten().map(|busy| busy.0).sum::<u64>().saturating_add(tick.ahead.0);
+    let (left, ahead) = (busy.0.saturating_sub(taken), taken.saturating_sub(busy.0).min(MOST_AHEAD));
     // Who has no process on the device did nothing on it.
     let sharing = |tenant: &TenantTick| tenant.counted.is_none() && tenant.processes > 0;
     let strangers = tick.strangers.processes > 0;
-    let promised =
-        tick.tenants.iter().filter(|tenant| sharing(tenant)).all(|tenant| tenant.promised.is_some());
+    // Also of who has no process now: how a figure is obtained does not change with who works.
+    let promised = tick.tenants.iter().all(|tenant| tenant.counted.is_some() || tenant.promised.is_some());
     let evidence = if promised && !strangers { Evidence::Quota } else { Evidence::Equal };
     let weight = |tenant: &TenantTick| match (sharing(tenant), evidence) {
         (false, _) => 0,
@@ -166,7 +174,7 @@ fn times(tick: &Tick) -> (Times, Busy) {
     });
     let nobodys =
         if weights.iter().all(|weight| *weight == 0) { Busy(left) } else { part(tick.tenants.len()) };
-    (told.collect(), nobodys)
+    (told.collect(), nobodys, Busy(ahead))
 }
 
 /// What tenants counted themselves. Time of work that ran at once counts several times, so there it is brought to what the device did.

@@ -94,10 +94,41 @@ fn ticks() -> impl Strategy<Value = Tick> {
         at_once,
         tenants,
         strangers,
+        ahead: Busy(0),
     })
 }
 
+#[test]
+fn what_was_counted_too_early_is_not_nobodys_later() {
+    let mut tick = tick(700, vec![tenant(None, Some(900), 1)]);
+    assert_eq!(split(&tick).ahead, Busy(200));
+    tick = Tick { ahead: Busy(200), tenants: vec![tenant(None, Some(500), 1)], ..tick };
+    assert_eq!((told(&tick), split(&tick).ahead), ((vec![Some((500, "limiter"))], 0), Busy(0)));
+    // Whoever always counts too much does not take it from others for ever.
+    tick.tenants = vec![tenant(None, Some(9_000_000_000), 1)];
+    assert_eq!(split(&tick).ahead, Busy(2_000_000_000));
+}
+
 proptest! {
+    #[test]
+    fn over_time_parts_sum_up_to_the_device_although_moments_do_not_agree(
+        moments in prop::collection::vec((0_u64..1_000_000, -200_000_i64..200_000), 1..60),
+    ) {
+        let (mut ahead, mut late) = (Busy(0), 0_i64);
+        let (mut device, mut divided, mut counted) = (0, 0, 0);
+        for (busy, slip) in moments {
+            // Some of what ran is counted in another moment than the driver tells it in.
+            let now = (i64::try_from(busy).unwrap() + late - slip).max(0);
+            late += i64::try_from(busy).unwrap() - now;
+            let split = split(&Tick { ahead, ..tick(busy, vec![tenant(None, Some(now as u64), 1)]) });
+            ahead = split.ahead;
+            device += busy;
+            counted += now as u64;
+            divided += split.busy().0;
+        }
+        prop_assert_eq!(divided - ahead.0, device.max(counted.min(device)), "{} counted", counted);
+    }
+
     #[test]
     fn parts_sum_up_to_the_device(tick in ticks()) {
         let split = split(&tick);

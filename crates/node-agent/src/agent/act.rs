@@ -106,6 +106,7 @@ impl Agent {
                 self.offer_trouble = Some(why);
             }
         }
+        self.usage.learn(&self.node, &self.offer);
         self.aside = !self.rivals.is_empty() && !self.options.take_over;
         if self.does(Job::DevicePlugin) && !self.aside {
             self.serve().await;

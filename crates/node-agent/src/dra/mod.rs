@@ -26,6 +26,7 @@ use crate::machine::Machine;
 use crate::metrics::Metrics;
 use crate::options::AgentOptions;
 use crate::tell::Reporter;
+use crate::usage::Known;
 use attribution::Attribution;
 use carve_cluster_api::{NodeApi, Tone};
 use carve_dra_driver::{
@@ -73,6 +74,7 @@ pub(crate) struct DraBeginning {
     pub(crate) api: NodeApi,
     pub(crate) reporter: Reporter,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) usage: Arc<Known>,
     pub(crate) boot: String,
     pub(crate) news: NodeNews,
 }
@@ -83,7 +85,8 @@ const AGAIN: Duration = Duration::from_secs(2);
 impl DraDoor {
     /// Opens the door: from now on claims are served.
     pub(crate) fn open(beginning: DraBeginning) -> Self {
-        let DraBeginning { options, settings, machine, api, reporter, metrics, boot, news } = beginning;
+        let DraBeginning { options, settings, machine, api, reporter, metrics, usage, boot, news } =
+            beginning;
         let dra = options.dra.clone();
         let version = news.node.driver.version.clone();
         let (news, heard) = watch::channel(news);
@@ -99,6 +102,7 @@ impl DraDoor {
         let beginning = oversight::Beginning {
             machine: machine.clone(),
             metrics: Arc::clone(&metrics),
+            known: usage,
             on_record: on_record::of_claims(RecordStore::of_agent(&options.state_dir), boot.clone(), holders),
             driver: dra.driver_name.clone(),
             root: dra.limits.clone(),

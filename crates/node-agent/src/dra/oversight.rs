@@ -18,12 +18,14 @@ use super::on_record::{LookUp, OnRecord};
 use crate::machine::{Machine, OwnerGone};
 use crate::metrics::Metrics;
 use crate::tell::Reporter;
+use crate::usage::Known;
 use accounts::{Accounts, Told};
 use carve_cluster_api::Tone;
 use carve_dra_driver::ClaimRecord;
 use carve_gpu_host::{GpuHost, GpuProcess, HostResult};
 use carve_gpu_model::GpuIndex;
 use carve_limiter_host::monotonic;
+pub(crate) use processes::Processes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,6 +43,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub(crate) struct Beginning {
     pub(crate) machine: Machine,
     pub(crate) metrics: Arc<Metrics>,
+    /// Whoever divides the time of GPUs wants to know what shares counted.
+    pub(crate) known: Arc<Known>,
     /// Shares and who holds them.
     pub(crate) on_record: LookUp,
     pub(crate) driver: String,
@@ -107,7 +111,8 @@ impl Oversight {
         let Ok((accounts, told)) = looked.await else { return Vec::new() };
         self.accounts = Some(accounts);
         let Told { shares, escaped, warnings } = told;
-        self.beginning.metrics.shares(shares, escaped);
+        self.beginning.known.learn_shares(&self.beginning.driver, &shares);
+        self.beginning.metrics.shares(&self.beginning.driver, shares, escaped);
         warnings
     }
 

@@ -57,7 +57,8 @@ struct Mechanism {
 /// Everything that is told of shares now.
 #[derive(Debug, Default)]
 pub(crate) struct ShareTable {
-    rows: Mutex<Rows>,
+    /// By the door that they came through.
+    doors: Mutex<BTreeMap<String, Rows>>,
 }
 
 #[derive(Debug, Default)]
@@ -68,8 +69,9 @@ struct Rows {
 }
 
 impl ShareTable {
-    pub(crate) fn set(&self, shares: Vec<ShareSeries>, escaped: BTreeMap<String, u64>) {
-        *self.rows.lock().unwrap_or_else(PoisonError::into_inner) = Rows { shares, escaped };
+    pub(crate) fn set(&self, door: &str, shares: Vec<ShareSeries>, escaped: BTreeMap<String, u64>) {
+        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        doors.insert(door.to_owned(), Rows { shares, escaped });
     }
 }
 
@@ -142,7 +144,7 @@ const COMPUTE: Told<f64> = Told {
 
 fn encode<V: Copy, M: EncodeMetric>(
     encoder: &mut DescriptorEncoder<'_>,
-    shares: &[ShareSeries],
+    shares: &[&ShareSeries],
     told: &Told<V>,
     kind: MetricType,
     metric: impl Fn(V) -> M,
@@ -161,8 +163,11 @@ fn encode<V: Copy, M: EncodeMetric>(
 
 impl Collector for ShareTable {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
-        let shares = &rows.shares;
+        let doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        let shares: Vec<&ShareSeries> = doors.values().flat_map(|rows| &rows.shares).collect();
+        let shares = shares.as_slice();
+        let escaped: BTreeMap<&String, u64> =
+            doors.values().flat_map(|rows| &rows.escaped).map(|(uuid, number)| (uuid, *number)).collect();
         for told in &SECONDS {
             encode(&mut encoder, shares, told, MetricType::Counter, ConstCounter::<f64>::new)?;
         }
@@ -181,12 +186,12 @@ impl Collector for ShareTable {
                 ConstGauge::<u64>::new(1).encode(family.encode_family(&labels)?)?;
             }
         }
-        if !rows.escaped.is_empty() {
+        if !escaped.is_empty() {
             let help = "Processes on a GPU with fractions that no share knows";
             let mut family = encoder.encode_descriptor("escaped_processes", help, None, MetricType::Gauge)?;
-            for (uuid, number) in &rows.escaped {
+            for (uuid, number) in escaped {
                 let labels = Uuid { uuid: uuid.clone() };
-                ConstGauge::<u64>::new(*number).encode(family.encode_family(&labels)?)?;
+                ConstGauge::<u64>::new(number).encode(family.encode_family(&labels)?)?;
             }
         }
         Ok(())

@@ -27,6 +27,7 @@ use crate::machine::Machine;
 use crate::metrics::Metrics;
 use crate::options::AgentOptions;
 use crate::tell::Reporter;
+use crate::usage::Known;
 use carve_bookings::TokenHolder;
 use carve_cluster_api::{NodeApi, Tone, names};
 use carve_dra_driver::{ContextMemory, Places};
@@ -64,13 +65,14 @@ pub(crate) struct SlicesBeginning<'a> {
     pub(crate) api: NodeApi,
     pub(crate) reporter: &'a Reporter,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) usage: Arc<Known>,
     pub(crate) news: NodeNews,
 }
 
 impl SlicesDoor {
     /// Opens the door.
     pub(crate) fn open(beginning: SlicesBeginning<'_>) -> Self {
-        let SlicesBeginning { options, settings, machine, api, reporter, metrics, news } = beginning;
+        let SlicesBeginning { options, settings, machine, api, reporter, metrics, usage, news } = beginning;
         let limiter = options.dra.limiter.clone();
         if limiter.is_none() {
             let message = "no --limiter is given: containers can use more of a GPU than their part";
@@ -121,6 +123,7 @@ impl SlicesDoor {
             let beginning = oversight::Beginning {
                 machine,
                 metrics,
+                known: usage,
                 on_record,
                 driver: overseen::DRIVER.to_owned(),
                 root,

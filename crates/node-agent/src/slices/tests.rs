@@ -75,6 +75,7 @@ impl FakePods {
             labels: BTreeMap::new(),
             annotations: slices.map(|text| (names::SLICES.to_owned(), text)).into_iter().collect(),
             programs: Vec::new(),
+            containers: Default::default(),
             init: BTreeMap::new(),
             ending: false,
             ended: false,

@@ -23,7 +23,7 @@ pub(super) struct Identity {
 
 /// The kernel's folder about processes.
 #[derive(Debug, Clone)]
-pub(super) struct Processes {
+pub(crate) struct Processes {
     root: PathBuf,
     /// UID of the pod that the agent runs in.
     own_pod: Option<String>,
@@ -47,7 +47,7 @@ impl Census {
 }
 
 impl Processes {
-    pub(super) fn new(root: PathBuf, own_pod: Option<String>) -> Self {
+    pub(crate) fn new(root: PathBuf, own_pod: Option<String>) -> Self {
         Processes { root, own_pod }
     }
 
@@ -105,14 +105,19 @@ impl Processes {
         name.trim_end().chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()
     }
 
+    /// Its list of cgroups.
+    pub(crate) fn cgroups(&self, pid: u32) -> Option<String> {
+        self.read(pid, "cgroup")
+    }
+
     /// UID of its pod.
     pub(super) fn pod(&self, pid: u32) -> Option<String> {
-        pod_of(&self.read(pid, "cgroup")?)
+        pod_of(&self.cgroups(pid)?)
     }
 
     /// Whether it belongs to the agent: of its pod, started by it, or the server of an MPS daemon, which may outlive its agent. A pod
     /// can give its processes any name, so a server is one outside of pods.
-    pub(super) fn is_ours(&self, pid: u32) -> bool {
+    pub(crate) fn is_ours(&self, pid: u32) -> bool {
         let pod = self.pod(pid);
         if pod.is_some() {
             return pod == self.own_pod;

@@ -127,6 +127,7 @@ impl Node {
         Oversight::new(Beginning {
             machine: self.machine.clone(),
             metrics: Arc::clone(&self.metrics),
+            known: Arc::default(),
             on_record: of_claims(self.store(), "b".to_owned(), self.holders.clone()),
             driver: "gpu.carve.dev".to_owned(),
             root: self.path("limits"),

@@ -1,0 +1,88 @@
+//! What agent and doors know of who has which part of which GPU, for whoever tells what they used.
+
+use super::tenant::{Counted, Mechanism, Tenant};
+use crate::metrics::ShareSeries;
+use carve_slicing::{Holder, NodeGpus, Offer};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// Kept by those who know, and looked at again and again.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    facts: Mutex<Facts>,
+    /// Told whenever shares were read: what they counted is compared with what the driver tells at the same moment.
+    counted: Notify,
+}
+
+/// Everything at a moment.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Facts {
+    /// The GPUs; none before they were read.
+    pub(crate) node: Option<Arc<NodeGpus>>,
+    /// What kubelet is offered.
+    pub(crate) offer: Arc<Offer>,
+    /// Shares, by the door that they came through, and how often each door has looked at what they counted.
+    pub(crate) shares: BTreeMap<String, (u64, Vec<Tenant>)>,
+}
+
+impl Known {
+    fn facts(&self) -> MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything now.
+    pub(crate) fn now(&self) -> Facts {
+        self.facts().clone()
+    }
+
+    /// Waits until shares were read.
+    pub(crate) async fn counted(&self) {
+        self.counted.notified().await;
+    }
+
+    /// The GPUs are these, and this is offered of them.
+    pub(crate) fn learn(&self, node: &NodeGpus, offer: &Offer) {
+        let mut facts = self.facts();
+        if facts.node.as_deref() != Some(node) {
+            facts.node = Some(Arc::new(node.clone()));
+        }
+        if *facts.offer != *offer {
+            facts.offer = Arc::new(offer.clone());
+        }
+    }
+
+    /// A door has read what its shares counted.
+    pub(crate) fn learn_shares(&self, door: &str, shares: &[ShareSeries]) {
+        {
+            let mut facts = self.facts();
+            let (looks, tenants) = facts.shares.entry(door.to_owned()).or_default();
+            *looks += 1;
+            *tenants = shares.iter().map(by_share).collect();
+        }
+        self.counted.notify_one();
+    }
+}
+
+fn by_share(share: &ShareSeries) -> Tenant {
+    let labels = &share.labels;
+    let holder = Holder {
+        namespace: labels.namespace.clone(),
+        pod: labels.pod.clone(),
+        container: labels.container.clone(),
+    };
+    let counted = share.compute_limit.map(|_| Counted {
+        share: format!("{}/{}/{}/{}", labels.claim_namespace, labels.claim, labels.device, labels.share),
+        busy: (share.gpu_seconds * 1e9) as u64,
+    });
+    Tenant {
+        part: labels.uuid.clone(),
+        mechanism: if share.mechanism == "mps" { Mechanism::Mps } else { Mechanism::Fraction },
+        promised: share.compute_limit.map(|limit| (limit * 1000.0).round() as u32),
+        memory_limit: Some(share.memory_limit),
+        throttled: Some(share.throttled_seconds),
+        denied: Some(share.denials),
+        counted: counted.into_iter().collect(),
+        ..Tenant::of(holder)
+    }
+}

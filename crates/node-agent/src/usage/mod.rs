@@ -1,0 +1,142 @@
+//! The door for use: looks every second at what GPUs did, divides it among the containers that have parts of them, and tells it as series.
+//!
+//! ```text
+//!   agent ──GPUs, what is offered─▶ known ┐
+//!   limiter ──what shares counted─▶ known ┤
+//!   kubelet, records ──who has what───────┤
+//!   driver ──busy, memory, processes──────┼─▶ divide ──▶ meters ──▶ rows ──▶ /metrics
+//!   kernel, cluster ──whose processes─────┘
+//! ```
+
+mod ask;
+mod divide;
+mod held;
+mod known;
+mod row;
+mod tenant;
+mod who;
+
+pub(crate) use known::Known;
+pub(crate) use row::{ContainerRow, DeviceRow, UnitRow, UsageRows};
+
+use crate::dra::oversight::Processes;
+use crate::holders::holders;
+use crate::machine::{Machine, OwnerGone};
+use crate::metrics::Metrics;
+use ask::{Said, ask};
+use carve_cluster_api::NodeApi;
+use carve_dra_driver::RecordStore;
+use divide::Divider;
+use held::{OurClaims, by_kubelet};
+use known::Facts;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tenant::{Tenant, Unit};
+use tokio::task::JoinHandle;
+use who::Who;
+
+/// How often to look where nobody counts.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long the driver may take; its answer counts at the next look otherwise.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What the door is made of.
+pub(crate) struct UsageBeginning {
+    pub(crate) machine: Machine,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) known: Arc<Known>,
+    pub(crate) api: Option<NodeApi>,
+    /// UID of the pod that the agent runs in.
+    pub(crate) own_pod: Option<String>,
+    /// Where kubelet says who has what.
+    pub(crate) pod_resources: PathBuf,
+    /// Claims that were made ready since the machine was started.
+    pub(crate) claims: RecordStore,
+    pub(crate) driver: String,
+    pub(crate) boot: String,
+}
+
+/// Looks again and again.
+pub(crate) async fn run(beginning: UsageBeginning) {
+    let own_pod = beginning.own_pod.clone();
+    let who = Who::new(beginning.api.clone(), Processes::new(PathBuf::from("/proc"), own_pod));
+    let known = Arc::clone(&beginning.known);
+    let mut door = Door { beginning, who, divider: Divider::default(), held: Vec::new(), asked: None };
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            () = known.counted() => {}
+        }
+        door.look().await;
+    }
+}
+
+struct Door {
+    beginning: UsageBeginning,
+    who: Who,
+    divider: Divider,
+    /// Who has what by devices and claims, as kubelet said last.
+    held: Vec<Tenant>,
+    /// A question that the driver has not answered yet.
+    asked: Option<JoinHandle<Result<Said, OwnerGone>>>,
+}
+
+impl Door {
+    /// Looks once.
+    async fn look(&mut self) {
+        let facts = self.beginning.known.now();
+        let Some(node) = &facts.node else { return };
+        let due = self.divider.due(&facts, node, Instant::now());
+        let Some(said) = self.ask(due).await else { return };
+        self.learn_held(&facts).await;
+        let mut pids: Vec<u32> =
+            said.gpus.values().flat_map(|gpu| &gpu.processes).map(|process| process.pid).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        let whose = self.who.of(&pids).await;
+        let whose = pids.into_iter().zip(whose).collect();
+        self.divider.divide(&facts, &self.held, &said, &whose);
+        self.beginning.metrics.usage(self.divider.rows(node));
+    }
+
+    /// Who has what now. While kubelet does not say, its last answer counts.
+    async fn learn_held(&mut self, facts: &Facts) {
+        let holdings = match holders(&self.beginning.pod_resources).await {
+            Ok(holdings) => holdings,
+            Err(why) => return tracing::debug!(why, "who used GPUs is told by kubelet's last answer"),
+        };
+        let mut records = BTreeMap::new();
+        if holdings.claims.iter().any(|held| held.driver == self.beginning.driver) {
+            let store = self.beginning.claims.clone();
+            if let Ok(Ok(found)) = tokio::task::spawn_blocking(move || store.look()).await {
+                records = found.claims;
+                records.retain(|_, record| record.boot == self.beginning.boot);
+            }
+        }
+        let claims = OurClaims { driver: &self.beginning.driver, records: &records };
+        self.held = by_kubelet(&holdings, &facts.offer, claims);
+    }
+
+    async fn ask(&mut self, due: Vec<Unit>) -> Option<Said> {
+        let mut asked = match self.asked.take() {
+            Some(asked) => asked,
+            None if due.is_empty() => return None,
+            None => {
+                let machine = self.beginning.machine.clone();
+                tokio::spawn(async move { machine.ask(move |host| ask(host, &due)).await })
+            }
+        };
+        match tokio::time::timeout(PATIENCE, &mut asked).await {
+            Ok(answer) => answer.ok()?.ok(),
+            Err(_) => {
+                self.asked = Some(asked);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
