@@ -12,6 +12,19 @@ use std::process::Command;
 const PURE: &[(&str, &[&str])] = &[
     ("gpu-model", &["serde", "thiserror"]),
     ("admission", &["carve-formats", "carve-gpu-model", "serde", "serde_json", "sha2", "thiserror"]),
+    (
+        "advisor",
+        &[
+            "carve-economics",
+            "carve-formats",
+            "carve-gpu-model",
+            "carve-karpenter",
+            "carve-planner",
+            "serde",
+            "serde_json",
+            "thiserror",
+        ],
+    ),
     ("dra", &["carve-formats", "carve-gpu-host", "carve-gpu-model", "serde_json", "thiserror"]),
     ("bookings", &["carve-formats", "carve-gpu-model", "serde", "serde_json", "thiserror"]),
     ("economics", &["carve-gpu-model"]),

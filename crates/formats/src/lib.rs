@@ -16,6 +16,7 @@ mod lint;
 pub mod mig_checkpoint;
 pub mod mig_hooks;
 pub mod mig_parted;
+pub mod prometheus;
 mod suggestion;
 pub mod workloads;
 mod yaml_print;
