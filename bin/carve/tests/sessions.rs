@@ -35,6 +35,16 @@ fn machines() {
 }
 
 #[test]
+fn advise() {
+    session("advise.txt");
+}
+
+#[test]
+fn advise_refusals() {
+    session("advise-refusals.txt");
+}
+
+#[test]
 fn plan() {
     session("plan.txt");
 }
@@ -74,6 +84,8 @@ fn every_session_is_played() {
         .collect();
     texts.sort();
     let played = [
+        "advise-refusals.txt",
+        "advise.txt",
         "dra.txt",
         "first-five-minutes.txt",
         "gpus-claims.txt",

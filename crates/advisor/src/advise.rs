@@ -250,9 +250,11 @@ fn packed(situation: &Situation, fits: Vec<Fit>) -> Option<Outcome> {
             memory: one.memory.0,
         });
     }
-    let open: Vec<usize> = (0..situation.nodes.len()).filter(|index| !closed.contains(index)).collect();
-    let open: Vec<usize> =
-        open.into_iter().filter(|index| known(&situation.nodes[*index]).is_some()).collect();
+    let takes = |index: &usize| {
+        let node = &situation.nodes[*index];
+        !closed.contains(index) && !node.cordoned && known(node).is_some()
+    };
+    let open: Vec<usize> = (0..situation.nodes.len()).filter(takes).collect();
     let places = Packer::new(&machines, &items).pack(&open)?;
     let used = |index: usize| closed.contains(&index) || places.iter().any(|place| place.machine == index);
     let kept = (0..situation.nodes.len()).map(used).collect();
@@ -265,7 +267,7 @@ fn machine(node: &Node, situation: &Situation) -> Option<Machine> {
     let daemons = || situation.beside.iter().filter(|one| one.every_node && one.node == node.name);
     let memory = product.memory().map_or(Mebibytes(0), |fact| fact.value);
     Some(Machine {
-        product,
+        product: product.key,
         gpus: node.gpus,
         gpu_memory: usable(memory),
         cpu: node.cpu_milli.saturating_sub(daemons().map(|one| one.cpu_milli).sum()),
@@ -413,7 +415,7 @@ fn told(
             rule: "no-gain".to_owned(),
             words: "it would do with less, and no machine would become free by that".to_owned(),
         }),
-        (None, true) => reasons.extend(why(ruled, fit, settings)),
+        (None, true) => reasons.extend(why(workload, ruled, fit, settings)),
     }
     let product = product_of(workload, nodes).ok();
     WorkloadAdvice {
@@ -434,7 +436,7 @@ fn told(
 }
 
 /// Why a workload gets what it gets.
-fn why(ruled: &Ruled, fit: &Fit, settings: &Settings) -> Vec<Reason> {
+fn why(workload: &Workload, ruled: &Ruled, fit: &Fit, settings: &Settings) -> Vec<Reason> {
     let Some(observed) = &ruled.observed else { return Vec::new() };
     let needed = observed.memory_needed(settings).unwrap_or_default();
     let peak = observed.peak_memory.unwrap_or_default();
@@ -451,6 +453,14 @@ fn why(ruled: &Ruled, fit: &Fit, settings: &Settings) -> Vec<Reason> {
     }];
     let way = ruled.ways.iter().find(|way| way.mechanism == mechanism(fit));
     reasons.extend(way.map(|way| Reason { rule: "mechanism".to_owned(), words: way.because.clone() }));
+    let turns = matches!(fit, Fit::Shared { sharing: Sharing::TimeSlicing, .. });
+    if workload.is_sensitive() {
+        let words = match turns {
+            true => "somebody waits for its answers, and those who take turns load a GPU to 50% at most",
+            false => "somebody waits for its answers, and turns make it wait as soon as a GPU is loaded",
+        };
+        reasons.push(Reason { rule: "latency".to_owned(), words: words.to_owned() });
+    }
     if let Fit::Shared { sharing: Sharing::TimeSlicing, memory, most, .. } = fit {
         reasons.push(Reason {
             rule: "sum-of-peaks".to_owned(),

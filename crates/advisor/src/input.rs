@@ -36,6 +36,8 @@ pub struct Node {
     pub memory: Mebibytes,
     /// What it costs.
     pub price: Option<Price>,
+    /// Whether it takes no new pods.
+    pub cordoned: bool,
 }
 
 /// What an hour costs, and who says so.

@@ -6,7 +6,7 @@
 use carve_gpu_model::{Geometry, Mebibytes, Product, ProfileName, Sharing};
 use carve_planner::{feasible, wanted};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a pod needs of GPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,9 +36,10 @@ pub(crate) struct Item {
 }
 
 /// A machine that pods may be packed onto.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Machine {
-    pub(crate) product: &'static Product,
+    /// Key of its GPUs' product.
+    pub(crate) product: &'static str,
     pub(crate) gpus: u8,
     /// Memory of each GPU that pods can have.
     pub(crate) gpu_memory: Mebibytes,
@@ -123,7 +124,39 @@ impl<'a> Packer<'a> {
         let best = best.min_by_key(|(kept, _)| self.cost(kept))?;
         let (kept, places) = best;
         // On the machines that stay, whoever can stays where it is.
-        Some(self.fill(&kept, true).unwrap_or(places))
+        let places = self.fill(&kept, true).unwrap_or(places);
+        Some(self.settled(open, places))
+    }
+
+    /// The same on other machines of the same kind, where fewer pods have to move by that. A pod that keeps what it has counts
+    /// most: the others are started anew anyway.
+    fn settled(&self, open: &[usize], mut places: Vec<Place>) -> Vec<Place> {
+        let worth = |item: &Item| if matches!(item.need, Need::Whole(_) | Need::Nothing) { 4 } else { 1 };
+        let used: BTreeSet<usize> = places.iter().map(|place| place.machine).collect();
+        let mut gains: Vec<(u32, usize, usize)> = Vec::new();
+        for from in &used {
+            let mut stay: BTreeMap<usize, u32> = BTreeMap::new();
+            for item in
+                places.iter().filter(|place| place.machine == *from).map(|place| &self.items[place.item])
+            {
+                *stay.entry(item.at).or_default() += worth(item);
+            }
+            let same = open.iter().filter(|to| self.machines[**to] == self.machines[*from]);
+            gains.extend(same.map(|to| (stay.get(to).copied().unwrap_or(0), *from, *to)));
+        }
+        // The most worth first; whoever gains nothing stays on the machine it was given, if nobody else took that.
+        gains.sort_by_key(|(worth, from, to)| (std::cmp::Reverse(*worth), from != to, *from, *to));
+        let mut becomes: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut taken: BTreeSet<usize> = BTreeSet::new();
+        for (_, from, to) in gains {
+            if !becomes.contains_key(&from) && taken.insert(to) {
+                becomes.insert(from, to);
+            }
+        }
+        for place in &mut places {
+            place.machine = becomes.get(&place.machine).copied().unwrap_or(place.machine);
+        }
+        places
     }
 
     /// What machines cost, and how many they are.
@@ -183,7 +216,7 @@ impl<'a> Packer<'a> {
         if room.cpu < item.cpu || room.memory < item.memory {
             return None;
         }
-        if item.need != Need::Nothing && self.machines[item.at].product.key != machine.product.key {
+        if item.need != Need::Nothing && self.machines[item.at].product != machine.product {
             return None;
         }
         let kind = match &item.need {
@@ -208,7 +241,7 @@ impl<'a> Packer<'a> {
         Some(gpus)
     }
 
-    fn device(&self, profile: &ProfileName, product: &'static Product, room: &mut Room) -> Option<Vec<u8>> {
+    fn device(&self, profile: &ProfileName, product: &'static str, room: &mut Room) -> Option<Vec<u8>> {
         let begun = |gpu: &Gpu| matches!(gpu, Gpu::Mig(_));
         let order = (0..room.gpus.len()).filter(|at| begun(&room.gpus[*at]));
         let order = order.chain((0..room.gpus.len()).filter(|at| room.gpus[*at] == Gpu::Free));
@@ -226,12 +259,13 @@ impl<'a> Packer<'a> {
         None
     }
 
-    fn can_be(&self, product: &'static Product, geometry: &Geometry) -> bool {
-        let key = (product.key, geometry.clone());
+    fn can_be(&self, product: &'static str, geometry: &Geometry) -> bool {
+        let key = (product, geometry.clone());
         if let Some(known) = self.known.borrow().get(&key) {
             return *known;
         }
-        let can = product.profile_table().is_some_and(|table| {
+        let table = Product::by_key(product).and_then(Product::profile_table);
+        let can = table.is_some_and(|table| {
             let counts = geometry.iter().map(|(name, count)| (name, u64::from(count)));
             wanted(&table, counts).is_ok_and(|wanted| feasible(&table, &wanted).is_ok())
         });

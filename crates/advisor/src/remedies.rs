@@ -29,7 +29,11 @@ pub(crate) fn remedies(
     let together = usable(total).0 / needed.0.max(1);
     let by_load = 1000 / u64::from(observed.p95.share());
     if by_load <= together && together > 0 {
-        return vec![speculative(workload, by_load)];
+        // It is for models that make one token after the other, and only the workload can say that its is one.
+        return match model.transformer {
+            Some(true) => vec![speculative(workload, by_load)],
+            _ => Vec::new(),
+        };
     }
     let Some(target) = smaller(fit, needed, product, total) else { return Vec::new() };
     let less = Mebibytes(needed.0.saturating_sub(target.0));

@@ -296,7 +296,28 @@ fn way(
         }
         other => return Err(format!("it would be served by {other}")),
     };
-    Ok(Some(Offer { mechanism, fit, weight: weight.0, because: choice.because }))
+    let because = match workload.named {
+        Some(_) => choice.because,
+        None => why(mechanism, &fit),
+    };
+    Ok(Some(Offer { mechanism, fit, weight: weight.0, because }))
+}
+
+/// What speaks for a mechanism that nobody named.
+fn why(mechanism: Mechanism, fit: &Fit) -> String {
+    match (mechanism, fit) {
+        (_, Fit::Mig { profile, .. }) => format!(
+            "{profile} is the smallest MIG device that holds it, and MIG keeps neighbours apart in hardware, whoever they are"
+        ),
+        (Mechanism::Mps, _) => {
+            "MPS runs its clients side by side, and the driver holds each to its size".to_owned()
+        }
+        (Mechanism::Limiter, _) => {
+            "the limiter holds each container to its size, and every one keeps a context of its own"
+                .to_owned()
+        }
+        _ => "taking turns needs nothing but replicas of the GPU".to_owned(),
+    }
 }
 
 /// How many pods of which the largest is as large as this may take turns on a GPU.

@@ -221,6 +221,7 @@ fn patches_say_what_to_change() {
     assert_eq!(
         files,
         [
+            "nodes/device-plugin-t4-mps-serving.yaml",
             "nodes/labels.txt",
             "workloads/serving-deployment-server-0.yaml",
             "workloads/serving-deployment-server-1.yaml",
@@ -231,16 +232,47 @@ fn patches_say_what_to_change() {
         ]
     );
     assert_eq!(
-        advice.diffs[1].text,
-        "spec:\n  template:\n    metadata:\n      annotations:\n        carve.dev/mechanism: mps\n    spec:\n      nodeSelector:\n        \
-         carve.dev/advice: t4-mps-serving\n      containers:\n      - name: main\n        resources:\n          limits:\n            \
-         nvidia.com/gpu: null\n            carve.dev/gpu-memory: \"3410\"\n            carve.dev/gpu-compute: \"25\"\n          requests:\n            \
+        advice.diffs[2].text,
+        "spec:\n  template:\n    spec:\n      nodeSelector:\n        carve.dev/advice: t4-mps-serving\n      containers:\n      - name: main\n        \
+         resources:\n          limits:\n            nvidia.com/gpu: null\n            nvidia.com/gpu.shared: \"1\"\n          requests:\n            \
          nvidia.com/gpu: null\n"
     );
-    let pool: serde_json::Value = serde_json::from_str(&advice.diffs[5].text).unwrap();
+    let pool: serde_json::Value = serde_json::from_str(&advice.diffs[6].text).unwrap();
     let kinds: Vec<&str> =
         pool["items"].as_array().unwrap().iter().filter_map(|one| one["kind"].as_str()).collect();
     assert_eq!(kinds, ["NodeOverlay", "NodePool"]);
+    assert_eq!(pool["items"][0]["spec"]["capacity"]["nvidia.com/gpu.shared"], "4");
+    for file in ["nodes/device-plugin-t4-mps-serving.yaml", "nodes/mig-parted.yaml"] {
+        for diff in advice.diffs.iter().filter(|diff| diff.file == file) {
+            assert!(!carve_formats::lint(&diff.text).has_errors(), "{}", diff.text);
+        }
+    }
+}
+
+#[test]
+fn shares_of_several_sizes_are_asked_for_one_by_one() {
+    let mut situation = quarters();
+    for (workload, percent) in situation.workloads.iter_mut().zip([10, 50, 20, 15]) {
+        let node = workload.replicas[0].node.clone();
+        workload.replicas = vec![replica(&workload.name, &node, 24, &[percent], 3000)];
+    }
+    let advice = advice(&situation);
+    assert_eq!(advice.fleet.freed.len(), 3);
+    let patch = advice.diffs.iter().find(|diff| diff.file.ends_with("server-1.yaml")).unwrap();
+    assert!(patch.text.contains("carve.dev/mechanism: mps"), "{}", patch.text);
+    assert!(patch.text.contains("carve.dev/gpu-compute: \"50\""), "{}", patch.text);
+    assert!(
+        !advice.diffs.iter().any(|diff| diff.file.starts_with("karpenter/")),
+        "claims are no resource of a node"
+    );
+}
+
+#[test]
+fn nobody_is_sent_to_a_machine_that_takes_no_new_pods() {
+    let mut situation = quarters();
+    situation.nodes[0].cordoned = true;
+    let advice = advice(&situation);
+    assert_eq!(advice.fleet.freed, ["gpu-1", "gpu-3", "gpu-4"]);
 }
 
 #[test]

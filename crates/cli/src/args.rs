@@ -1,5 +1,6 @@
 //! What was typed. Nothing here acts; what it means is decided where it is used.
 
+use crate::advise::args::AdviseArgs;
 use crate::agent::args::AgentArgs;
 use crate::controller::ControllerArgs;
 use crate::explain::ExplainVerb;
@@ -46,6 +47,8 @@ pub(crate) enum Verb {
     Mig(MigVerb),
     /// Show where the pods of manifests would land on given machines, and what that costs
     Plan(FleetPlanArgs),
+    /// Say which workloads need less of a GPU than they have, by what was measured, and what that saves
+    Advise(Box<AdviseArgs>),
     /// Say in words why something in the cluster is as it is
     #[command(subcommand)]
     Explain(ExplainVerb),

@@ -7,8 +7,20 @@ use std::path::Path;
 /// More than any of these files has; keeps a wrong path from filling the memory.
 const MOST_BYTES: u64 = 16 << 20;
 
-/// The text of a file, or of standard input.
+/// More than what a cluster of thousands of nodes prints or exports in a week.
+const MOST_RECORDED: u64 = 1 << 30;
+
+/// The text of a configuration file, or of standard input.
 pub(crate) fn read(path: &Path) -> Result<String, Failure> {
+    read_up_to(path, MOST_BYTES, "16 MiB, which no configuration file is")
+}
+
+/// The text of what programs have recorded, which is larger.
+pub(crate) fn read_recorded(path: &Path) -> Result<String, Failure> {
+    read_up_to(path, MOST_RECORDED, "1 GiB; record fewer series, or in longer steps")
+}
+
+fn read_up_to(path: &Path, most: u64, beyond: &str) -> Result<String, Failure> {
     let shown = shown(path);
     let unreadable = |what: String| Failure { code: UNREADABLE, ..Failure::new(format!("{shown}: {what}")) };
     let mut bytes = Vec::new();
@@ -19,10 +31,10 @@ pub(crate) fn read(path: &Path) -> Result<String, Failure> {
             std::fs::File::open(path).map_err(|error| unreadable(format!("can not open it: {error}")))?;
         Box::new(file)
     };
-    let read = source.by_ref().take(MOST_BYTES + 1).read_to_end(&mut bytes);
+    let read = source.by_ref().take(most + 1).read_to_end(&mut bytes);
     read.map_err(|error| unreadable(format!("can not read it: {error}")))?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(unreadable("larger than 16 MiB, which no configuration file is".to_owned()));
+    if bytes.len() as u64 > most {
+        return Err(unreadable(format!("larger than {beyond}")));
     }
     String::from_utf8(bytes).map_err(|error| {
         unreadable(format!(

@@ -2,6 +2,7 @@
 //!
 //! stdout is data, stderr is talk. Exit codes: 0 done or yes, 1 refused, failed or no, 2 could not be read.
 
+mod advise;
 mod agent;
 mod args;
 mod called;
@@ -51,6 +52,7 @@ fn answer(cli: &Cli) -> Outcome {
         Verb::Gpus(args) => gpus::gpus(&machine::open(&cli.machine)?, args),
         Verb::Mig(verb) => mig::mig(&cli.machine, verb),
         Verb::Plan(args) => plan::answer(args),
+        Verb::Advise(args) => advise::answer(args),
         Verb::Validate(args) => validate::validate(args),
         Verb::Run(args) => run::run(&cli.machine, args),
         Verb::Dra(verb) => dra::dra(verb),

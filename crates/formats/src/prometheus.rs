@@ -54,7 +54,7 @@ pub fn parse(text: &str) -> Result<Vec<Series>, SamplesError> {
                     line: Some(error.line()),
                     what: format!("this is not JSON: {error}"),
                 };
-                answer_of(&answer.map_err(wrong)?, &mut found)?;
+                answer_of(&answer.map_err(wrong)?, None, &mut found)?;
             }
         }
         _ => {
@@ -64,7 +64,20 @@ pub fn parse(text: &str) -> Result<Vec<Series>, SamplesError> {
             }
         }
     }
-    Ok(found.into_iter().map(|((name, labels), points)| Series { name, labels, points }).collect())
+    Ok(series(found))
+}
+
+/// Reads the answer of the HTTP API to a query that is about this metric and loses its name, such as `max_over_time(…)`.
+pub fn parse_answer(text: &str, name: &str) -> Result<Vec<Series>, SamplesError> {
+    let mut found = Found::new();
+    let answer: Value = serde_json::from_str(text)
+        .map_err(|error| SamplesError { line: None, what: format!("this is not JSON: {error}") })?;
+    answer_of(&answer, Some(name), &mut found)?;
+    Ok(series(found))
+}
+
+fn series(found: Found) -> Vec<Series> {
+    found.into_iter().map(|((name, labels), points)| Series { name, labels, points }).collect()
 }
 
 fn keep(found: &mut Found, name: String, labels: BTreeMap<String, String>, point: Point) {
@@ -162,10 +175,10 @@ fn quoted_text(text: &str) -> Option<(String, &str)> {
 }
 
 /// An answer of the HTTP API, or a list of them.
-fn answer_of(answer: &Value, found: &mut Found) -> Result<(), SamplesError> {
+fn answer_of(answer: &Value, about: Option<&str>, found: &mut Found) -> Result<(), SamplesError> {
     let wrong = |what: String| SamplesError { line: None, what };
     if let Some(list) = answer.as_array() {
-        return list.iter().try_for_each(|one| answer_of(one, found));
+        return list.iter().try_for_each(|one| answer_of(one, about, found));
     }
     if answer["status"] == "error" {
         let why = answer["error"].as_str().unwrap_or("it does not say why");
@@ -184,7 +197,7 @@ fn answer_of(answer: &Value, found: &mut Found) -> Result<(), SamplesError> {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let mut labels: BTreeMap<String, String> =
             metric.iter().map(|(name, value)| (name.clone(), text(value))).collect();
-        let name = labels.remove("__name__").unwrap_or_default();
+        let name = labels.remove("__name__").or(about.map(str::to_owned)).unwrap_or_default();
         if name.is_empty() {
             return Err(at("it has no name: query the metric itself, such as DCGM_FI_DEV_GPU_UTIL[7d]"));
         }
@@ -209,7 +222,7 @@ fn point(pair: &Value) -> Option<Point> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{parse, parse_answer};
     use proptest::prelude::*;
 
     #[test]
@@ -231,6 +244,9 @@ mod tests {
             {"status":"success","data":{"resultType":"vector","result":[{"metric":{"__name__":"y"},"value":[1,"2"]}]}}"#;
         let series = parse(text).unwrap();
         assert_eq!((series.len(), series[0].points.len(), series[1].points[0].value), (2, 1, 2.0));
+        let nameless =
+            r#"{"data":{"resultType":"matrix","result":[{"metric":{"pod":"a"},"values":[[1,"2"]]}]}}"#;
+        assert_eq!(parse_answer(nameless, "z").unwrap()[0].name, "z");
     }
 
     #[test]

@@ -47,6 +47,7 @@ pub(super) fn node(object: &Value, prices: &Prices) -> Option<Found> {
         cpu_milli: amount("allocatable", "cpu").map_or(0, Quantity::thousandths),
         memory: amount("allocatable", "memory").map_or(Mebibytes(0), Quantity::whole_mebibytes),
         price: prices.of(machine),
+        cordoned: object["spec"]["unschedulable"] == true,
     };
     Some(Found { node, shared: replicas > 1 && offered > u64::from(gpus) })
 }

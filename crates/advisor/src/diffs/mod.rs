@@ -17,7 +17,7 @@ pub(crate) struct Group<'a> {
     /// Value of the label.
     pub(crate) name: String,
     pub(crate) mechanism: String,
-    /// Pods that take turns on each GPU.
+    /// Shares of each GPU, where all are alike and the device plugin can give them out.
     pub(crate) replicas: Option<u32>,
     pub(crate) nodes: Vec<(&'a Node, &'a NodeThen)>,
 }
@@ -32,7 +32,7 @@ pub(crate) fn diffs(situation: &Situation, workloads: &[WorkloadAdvice], fleet: 
     let seen = situation.workloads.iter().zip(workloads);
     for (workload, advice) in seen.filter(|(_, advice)| advice.advised.change) {
         let group = groups.iter().find(|group| group.has(&workload.title()));
-        diffs.push(workloads::patch(workload, advice, group.map(|group| group.name.as_str())));
+        diffs.push(workloads::patch(workload, advice, group));
     }
     if !fleet.freed.is_empty() {
         diffs.extend(pools::diffs(&groups));
@@ -88,7 +88,24 @@ fn groups<'a>(situation: &'a Situation, workloads: &[WorkloadAdvice], fleet: &'a
             }),
         }
     }
+    for group in groups.iter_mut().filter(|group| group.mechanism == "MPS") {
+        group.replicas = even(group);
+    }
     groups
+}
+
+/// How many equal shares hold everybody of a group. The device plugin gives MPS out in such, and whoever comes gets any of them; where sizes differ
+/// too much for that, claims ask for each.
+fn even(group: &Group<'_>) -> Option<u32> {
+    let gpus = || group.nodes.iter().flat_map(|(_, node)| &node.gpus);
+    let replicas = gpus().map(|gpu| gpu.parts.len()).max().unwrap_or(0) as u32;
+    let parts = || gpus().flat_map(|gpu| &gpu.parts);
+    let compute = parts().filter_map(|part| part.compute_percent).max()?;
+    let needed = parts().filter_map(|part| part.memory_mib).max()?;
+    let memory = group.nodes.first()?.0.product?.memory()?.value.0;
+    let holds =
+        replicas >= 2 && u32::from(compute) * replicas <= 100 && needed * u64::from(replicas) <= memory;
+    holds.then_some(replicas)
 }
 
 /// A name that labels, files and NodePools can have: small letters, digits and dashes, at most 50 of them.

@@ -39,7 +39,7 @@ pub(super) fn diffs(groups: &[Group<'_>]) -> Vec<Diff> {
                     "into the ConfigMap of the device plugin or of carve's agent, under the key {}",
                     group.name
                 ),
-                text: shares(replicas).to_yaml(),
+                text: shares(group, replicas).to_yaml(),
             });
         }
     }
@@ -51,21 +51,26 @@ pub(super) fn diffs(groups: &[Group<'_>]) -> Vec<Diff> {
         });
     }
     if !labels.is_empty() {
-        let parts = groups.iter().any(|group| matches!(group.mechanism.as_str(), "MPS" | "limiter"));
-        let apply = match parts {
-            true => {
-                "line by line; nodes that give out parts run carve's agent with --dra or --slices (docs/operations/controller.md)"
+        let by = |mechanism: &str| {
+            groups.iter().any(|group| group.mechanism == mechanism && group.replicas.is_none())
+        };
+        let apply = match (by("MPS"), by("limiter")) {
+            (true, _) => {
+                "line by line; shares of several sizes by MPS are given out by claims: carve's agent with --dra (docs/operations/claims.md)"
             }
-            false => "line by line, after the configuration is there",
+            (false, true) => {
+                "line by line; parts under the limiter are given out by carve's agent with --limiter (docs/operations/controller.md)"
+            }
+            (false, false) => "line by line, after the configuration is there",
         };
         files.push(Diff { file: "nodes/labels.txt".to_owned(), apply: apply.to_owned(), text: labels });
     }
     files
 }
 
-fn shares(replicas: u32) -> DevicePluginConfig {
+fn shares(group: &Group<'_>, replicas: u32) -> DevicePluginConfig {
     let mut config = DevicePluginConfig::default();
-    config.sharing.time_slicing = Some(ReplicatedResources {
+    let resources = Some(ReplicatedResources {
         rename_by_default: true,
         fail_requests_greater_than_one: Some(true),
         resources: vec![ReplicatedResource {
@@ -76,6 +81,13 @@ fn shares(replicas: u32) -> DevicePluginConfig {
             at: At::default(),
         }],
     });
+    if group.mechanism == "MPS" {
+        // The program has no default of its own; this is where its chart keeps them.
+        config.flags.mps_root = Some("/run/nvidia/mps".to_owned());
+        config.sharing.mps = resources;
+    } else {
+        config.sharing.time_slicing = resources;
+    }
     config
 }
 

@@ -53,8 +53,11 @@ fn cut(group: &Group<'_>) -> Option<Cut> {
     if let Some(replicas) = group.replicas {
         return Some(Cut::Shared { replicas, renamed: true });
     }
-    if group.mechanism != "MIG" {
-        return Some(Cut::Parts);
+    match group.mechanism.as_str() {
+        "limiter" => return Some(Cut::Parts),
+        "MIG" => {}
+        // Claims are no resources of a node, of which a NodePool could promise a number.
+        _ => return None,
     }
     let all: BTreeSet<Geometry> =
         group.nodes.iter().flat_map(|(_, node)| super::nodes::geometries(node)).collect();

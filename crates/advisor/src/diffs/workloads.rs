@@ -1,11 +1,12 @@
 //! A strategic merge patch for the manifest of a workload.
 
+use super::Group;
 use crate::advice::{Diff, WorkloadAdvice};
 use crate::input::Workload;
 use std::fmt::Write as _;
 
 /// The patch, and how it is applied.
-pub(super) fn patch(workload: &Workload, advice: &WorkloadAdvice, group: Option<&str>) -> Diff {
+pub(super) fn patch(workload: &Workload, advice: &WorkloadAdvice, group: Option<&Group<'_>>) -> Diff {
     let kind = workload.kind.to_lowercase();
     let file = format!("workloads/{}-{kind}-{}.yaml", workload.namespace, workload.name);
     let apply = match workload.kind.as_str() {
@@ -18,7 +19,7 @@ pub(super) fn patch(workload: &Workload, advice: &WorkloadAdvice, group: Option<
     Diff { file, apply, text: text(workload, advice, group) }
 }
 
-fn text(workload: &Workload, advice: &WorkloadAdvice, group: Option<&str>) -> String {
+fn text(workload: &Workload, advice: &WorkloadAdvice, group: Option<&Group<'_>>) -> String {
     let advised = &advice.advised;
     let mut text = String::new();
     // A pod is its own template.
@@ -27,7 +28,8 @@ fn text(workload: &Workload, advice: &WorkloadAdvice, group: Option<&str>) -> St
         text.push_str("spec:\n  template:\n");
     }
     let mechanism = advised.mechanism.to_lowercase();
-    if matches!(mechanism.as_str(), "mps" | "limiter") {
+    let shares = group.and_then(|group| group.replicas);
+    if matches!(mechanism.as_str(), "mps" | "limiter") && shares.is_none() {
         let _ = write!(
             text,
             "{indent}metadata:\n{indent}  annotations:\n{indent}    carve.dev/mechanism: {mechanism}\n"
@@ -35,14 +37,14 @@ fn text(workload: &Workload, advice: &WorkloadAdvice, group: Option<&str>) -> St
     }
     let _ = writeln!(text, "{indent}spec:");
     if let Some(group) = group {
-        let _ = write!(text, "{indent}  nodeSelector:\n{indent}    {}: {group}\n", super::GROUP);
+        let _ = write!(text, "{indent}  nodeSelector:\n{indent}    {}: {}\n", super::GROUP, group.name);
     }
     let _ = write!(
         text,
         "{indent}  containers:\n{indent}  - name: {}\n{indent}    resources:\n",
         workload.container
     );
-    let asks: Vec<(String, String)> = match (&advised.profile, advised.replicas) {
+    let asks: Vec<(String, String)> = match (&advised.profile, shares) {
         (Some(profile), _) => {
             // A plus is no character of a resource's name.
             vec![(format!("nvidia.com/mig-{}", profile.replace('+', ".")), "1".to_owned())]

@@ -18,6 +18,7 @@ pub(crate) fn node(name: &str, machine: &str) -> Node {
         cpu_milli: u64::from(host.cpus) * 1000,
         memory: host.memory,
         price: Prices::default().of(machine),
+        cordoned: false,
     }
 }
 
