@@ -12,6 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 const PTX: &str = ".version 6.0\n.visible .entry spin(.param .u64 ns) { ret; }";
+/// Nanoseconds of a piece, where `TAKES_PIECE` does not say how many microseconds it is to take.
 const PIECE: u64 = 1_000_000;
 /// Pieces that are started before it waits for them.
 const AT_ONCE: u32 = 4;
@@ -25,6 +26,10 @@ fn main() -> Result<()> {
         bail!("usage: takes_time MILLISECONDS [FOLDER NAME NUMBER]")
     };
     let length = Duration::from_millis(milliseconds.parse().context("milliseconds")?);
+    let piece = match std::env::var("TAKES_PIECE") {
+        Ok(microseconds) => microseconds.parse::<u64>().context("TAKES_PIECE")? * 1_000,
+        Err(_) => PIECE,
+    };
     let cuda = Cuda::open(None)?;
     let device = cuda.device(0)?;
     let context = device.context()?;
@@ -39,7 +44,7 @@ fn main() -> Result<()> {
     let mut pieces = 0;
     while begin.elapsed() < length {
         for _ in 0..AT_ONCE {
-            let mut nanoseconds = PIECE;
+            let mut nanoseconds = piece;
             // SAFETY: the kernel has one parameter, a number of eight bytes, and no buffer.
             unsafe { spin.launch(1, 32, &mut [(&raw mut nanoseconds).cast()])? };
         }
