@@ -5,6 +5,7 @@
 //!                  ▲                                                        │
 //!   kube-scheduler ──▶ routes ──▶ Extender: filter, prioritize, preempt, bind ──▶ Store: one Binding
 //!   API server ──▶ admit: reviews, webhook configurations, ResourceClaimTemplates
+//!   provision: Karpenter's NodePools and NodeOverlays for policies, and new nodes that are let in
 //!   certificates: one authority for both doors, in a Secret; serve: HTTPS; election, lease, leader: which replica decides
 //! ```
 //! The API server is behind [`Store`], so that the same controller can run over something else that keeps objects.
@@ -19,6 +20,7 @@ mod kubernetes;
 mod leader;
 mod lease;
 mod metrics;
+pub mod provision;
 pub mod repartition;
 mod routes;
 mod run;

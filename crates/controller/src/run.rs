@@ -8,7 +8,7 @@ use crate::kubernetes::Kubernetes;
 use crate::lease::Candidate;
 use crate::metrics::{Metrics, routes as metrics_routes};
 use crate::serve::{Callers, listen, serve};
-use crate::{leader, repartition, routes};
+use crate::{leader, provision, repartition, routes};
 use carve_admission::Road;
 use kube::Client;
 use std::net::SocketAddr;
@@ -133,6 +133,7 @@ pub async fn run(
             register(client.clone(), &options.reached, &options.namespace, certificates.clone(), leads()),
             templates::sweep(client.clone(), leads()),
             repartition::run(client.clone(), leads()),
+            provision::run(client.clone(), leads()),
             candidate.stand(client.clone(), &options.namespace, LEASE),
             marking,
         );

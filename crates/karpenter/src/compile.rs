@@ -2,8 +2,9 @@
 
 use crate::machines::machines;
 use crate::overlay::{Overlay, overlays};
-use crate::{Pool, Refusal, node_pool};
+use crate::{Pool, Promise, Refusal, node_pool};
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// What is to be applied for a pool.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +19,20 @@ impl Compiled {
     /// Everything in an order in which it can be applied: overlays come first, so that no machine is chosen without them.
     pub fn documents(&self) -> impl Iterator<Item = &Value> {
         self.overlays.iter().map(|overlay| &overlay.document).chain([&self.node_pool])
+    }
+
+    /// What a node with these labels must advertise, where it is one of the pool's machines.
+    pub fn promise_for(&self, labels: &BTreeMap<String, String>) -> Option<&Promise> {
+        let fits = |requirement: &Value| {
+            let has = requirement["key"].as_str().and_then(|key| labels.get(key));
+            let mut values = requirement["values"].as_array().into_iter().flatten();
+            has.is_some_and(|has| values.any(|value| value.as_str() == Some(has)))
+        };
+        let about = |overlay: &&Overlay| {
+            let requirements = overlay.document["spec"]["requirements"].as_array();
+            requirements.is_some_and(|all| all.iter().all(fits))
+        };
+        self.overlays.iter().find(about).map(|overlay| &overlay.promise)
     }
 }
 

@@ -2,11 +2,14 @@
 //!
 //! A cloud lists how many GPUs a machine has; what its node will advertise once it is cut is known only here. [`compile`] makes of a
 //! [`Pool`] one Karpenter NodePool and one NodeOverlay for each kind of machine in it, whose capacity is what [`predicted`] says such a node
-//! advertises. [`node_groups`] says the same in tags of auto scaling groups. [`translate`] brings Karpenter's documents of v1alpha5 to v1.
+//! advertises. [`node_groups`] says the same in tags of auto scaling groups. [`keep`] compares what is wanted with what a cluster has, and
+//! [`judge`] says of a new node whether it is what was promised. [`translate`] brings Karpenter's documents of v1alpha5 to v1.
 #![warn(clippy::disallowed_methods)]
 
+mod arrival;
 mod autoscaler;
 mod compile;
+mod keep;
 mod machines;
 mod node_pool;
 mod overlay;
@@ -15,8 +18,10 @@ mod promise;
 mod refusal;
 mod translate;
 
+pub use arrival::{Arrival, BROKEN, HARDWARE_READY, HardwareReady, Judgement, KEPT, LOST_AFTER, judge};
 pub use autoscaler::{NodeGroup, node_groups};
 pub use compile::{Compiled, compile, compile_all};
+pub use keep::{Kind, Named, POLICY, PolicySteps, REMOVE, Steps, There, WRITTEN, Want, keep};
 pub use overlay::Overlay;
 pub use pool::{CapacityType, ChosenBy, Cut, MigCut, NodeClass, Pool, WeightBand};
 pub use promise::{Broken, GPU, GPU_SHARED, Promise, predicted};

@@ -15,11 +15,8 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    pub(crate) fn new(
-        field: impl Into<String>,
-        reason: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Self {
+    /// What is wrong where, and what to do.
+    pub fn new(field: impl Into<String>, reason: impl Into<String>, remedy: impl Into<String>) -> Self {
         Refusal { field: field.into(), reason: reason.into(), remedy: remedy.into() }
     }
 }

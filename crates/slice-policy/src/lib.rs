@@ -5,12 +5,16 @@
 mod limits;
 mod plan;
 mod policy;
+mod provision;
 
 pub use limits::{Conduct, Limits, WholeGpus};
 pub use plan::{GpuLayout, Instance, LastRecut, Phase, SlicePlan, SlicePlanSpec, SlicePlanStatus};
 pub use policy::{
     Budgets, Condition, Defragmentation, Mechanism, Mig, MigMode, NamespaceRules, Sharing, SlicePolicy,
     SlicePolicySpec, SlicePolicyStatus, limits_of,
+};
+pub use provision::{
+    CapacityType, Cloud, FixedMig, NodeClass, Provision, ProvisionMode, Weights, in_words_of_policy,
 };
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;

@@ -1,6 +1,6 @@
 //! `SlicePolicy`: which nodes divide their GPUs how, and within which bounds they are cut anew.
 
-use crate::Limits;
+use crate::{Limits, Provision};
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,10 @@ use std::collections::BTreeMap;
         "rule": "!has(self.defragmentation) || !self.defragmentation.enabled || (has(self.mig) && self.mig.mode != 'Manual')",
         "message": "defragmentation is for GPUs that are cut on demand; write mig.mode DryRun or Automatic",
     },
+    {
+        "rule": "!has(self.provision) || (has(self.sharing) ? 1 : 0) + (has(self.provision.mig) ? 1 : 0) + (self.provision.parts ? 1 : 0) == 1",
+        "message": "provision: say in one way how GPUs of new machines are cut: by sharing, provision.mig or provision.parts",
+    },
 ]))]
 pub struct SlicePolicySpec {
     /// Labels that a node must have; without any, every node.
@@ -58,6 +62,9 @@ pub struct SlicePolicySpec {
     /// Whether pods are moved so that others get in, which nothing fits otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defragmentation: Option<Defragmentation>,
+    /// Machines that autoscalers bring for pods that find no room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provision: Option<Provision>,
 }
 
 /// What GPUs are shared by.
@@ -79,6 +86,9 @@ pub struct Sharing {
     /// By how many.
     #[schemars(range(min = 2, max = 48))]
     pub replicas: u32,
+    /// Whether shares are called `nvidia.com/gpu.shared`, so that nobody takes one for a whole GPU.
+    #[serde(default)]
+    pub renamed: bool,
 }
 
 impl Sharing {
@@ -89,7 +99,11 @@ impl Sharing {
             Mechanism::Mps => "mps",
         };
         let resources = serde_json::json!([{"name": "nvidia.com/gpu", "replicas": self.replicas}]);
-        serde_json::json!({"version": "v1", "sharing": {way: {"resources": resources}}}).to_string()
+        let mut shared = serde_json::json!({"resources": resources});
+        if self.renamed {
+            shared["renameByDefault"] = true.into();
+        }
+        serde_json::json!({"version": "v1", "sharing": {way: shared}}).to_string()
     }
 }
 
@@ -218,7 +232,8 @@ pub struct SlicePolicyStatus {
     /// Nodes that are being cut.
     #[serde(default)]
     pub cutting: u32,
-    /// `Ready`: it is in force. `Conflict`: another policy of the same priority is for the same nodes.
+    /// `Ready`: it is in force. `Conflict`: another policy of the same priority is for the same nodes. `Provisioned`: machines can come for
+    /// it. `PromiseKept`: nodes of its machines offer what was promised of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

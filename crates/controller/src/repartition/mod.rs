@@ -55,19 +55,19 @@ pub async fn run(client: Client, leads: impl Fn() -> bool + Send) {
 }
 
 /// Seconds since 1970.
-fn now() -> carve_repartition::Seconds {
+pub(crate) fn now() -> carve_repartition::Seconds {
     let now = k8s_openapi::jiff::Timestamp::now().as_second();
     carve_repartition::Seconds(u64::try_from(now).unwrap_or(0))
 }
 
 /// A time as Kubernetes writes it.
-fn written(at: carve_repartition::Seconds) -> String {
+pub(crate) fn written(at: carve_repartition::Seconds) -> String {
     let second = i64::try_from(at.0).unwrap_or(i64::MAX);
     k8s_openapi::jiff::Timestamp::from_second(second).unwrap_or_default().to_string()
 }
 
 /// A time as Kubernetes writes it, read.
-fn read(text: &str) -> Option<carve_repartition::Seconds> {
+pub(crate) fn read(text: &str) -> Option<carve_repartition::Seconds> {
     let at: k8s_openapi::jiff::Timestamp = text.parse().ok()?;
     u64::try_from(at.as_second()).ok().map(carve_repartition::Seconds)
 }

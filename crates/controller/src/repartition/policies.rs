@@ -81,8 +81,16 @@ pub(super) fn changed(objects: &Objects, now: Seconds) -> Vec<(String, SlicePoli
             conditions: vec![condition("Ready", ready), condition("Conflict", reason == "Conflict")],
         }
     };
+    // What others say of it, such as whether machines can come, is theirs.
+    let said = |status: &SlicePolicyStatus, new: &SlicePolicyStatus| {
+        let ours = |one: &&Condition| new.conditions.iter().any(|other| other.kind == one.kind);
+        SlicePolicyStatus {
+            conditions: status.conditions.iter().filter(ours).cloned().collect(),
+            ..status.clone()
+        }
+    };
     let each = objects.policies.iter().map(|(name, policy)| (name, policy, status(name, policy)));
-    each.filter(|(_, policy, status)| policy.status != *status)
+    each.filter(|(_, policy, status)| said(&policy.status, status) != *status)
         .map(|(name, _, status)| (name.clone(), status))
         .collect()
 }

@@ -1,0 +1,53 @@
+//! Machines for policies: Karpenter's NodePools and NodeOverlays are kept as policies say, and pods are let onto new nodes that offer what was
+//! promised of them.
+//!
+//! ```text
+//!   policies, NodePools, NodeOverlays, nodes of pools ──watch──▶ Objects ──▶ decide ──▶ ProvisionStore
+//!                                                                              │
+//!                                     carve_karpenter: compile, keep, judge ◀──┘
+//! ```
+//! Everything that is decided depends on objects alone, so that a controller that starts anew goes on as the one before; what it remembers
+//! is since when a node is not what it was. Only the replica that leads acts.
+
+mod act;
+mod conditions;
+mod decide;
+mod kubernetes;
+mod objects;
+mod store;
+#[cfg(test)]
+mod tests;
+
+use act::Provisioning;
+use kube::Client;
+use objects::Objects;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+pub use store::{About, ProvisionStore};
+
+/// How long news are collected before they are acted upon.
+const TOGETHER: Duration = Duration::from_millis(200);
+/// How often time alone is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Keeps machines coming for as long as this runs, whenever this replica leads.
+pub async fn run(client: Client, leads: impl Fn() -> bool + Send) {
+    let objects = Arc::new(Mutex::new(Objects::default()));
+    let news = Arc::new(Notify::new());
+    let watching = kubernetes::follow_all(client.clone(), Arc::clone(&objects), Arc::clone(&news));
+    let mut provisioning = Provisioning::new(kubernetes::Kubernetes::new(client), objects);
+    let working = async {
+        loop {
+            tokio::select! {
+                () = news.notified() => tokio::time::sleep(TOGETHER).await,
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            if leads() {
+                provisioning.look(crate::repartition::now()).await;
+            }
+        }
+    };
+    tokio::join!(watching, working);
+}
