@@ -21,6 +21,9 @@ const KINDS: [&str; 4] = ["nodepools", "nodeoverlays", "nodeclaims", "kwoknodecl
 /// What a node advertises, by pool and type of machine.
 pub type Advertised = BTreeMap<(String, String), BTreeMap<String, u64>>;
 
+/// What nodes report, by name.
+pub type Reported = BTreeMap<String, BTreeMap<String, u64>>;
+
 /// Karpenter, until this is dropped.
 #[derive(Debug)]
 pub struct KarpenterRun {
@@ -120,6 +123,38 @@ impl KarpenterRun {
         let advertised = advertised.clone();
         let tended = self.cluster.within(move |client| async move { tend(client, &advertised).await });
         tended.unwrap_or_else(|error| panic!("nodes can not be changed: {error}"));
+    }
+
+    /// Names of the nodes of a pool.
+    pub fn nodes(&self, pool: &str) -> Vec<String> {
+        let nodes = self.cluster.get(&["nodes", "-l", &format!("{POOL}={pool}")]);
+        let nodes = nodes["items"].as_array().cloned().unwrap_or_default();
+        nodes.iter().filter_map(|node| Some(node["metadata"]["name"].as_str()?.to_owned())).collect()
+    }
+
+    /// Does for nodes of a pool what kubelets do, and nothing that agents or controllers do: they are alive, ready, and report devices, some
+    /// nodes others than the rest.
+    pub fn report(&self, pool: &str, usual: &BTreeMap<String, u64>, others: &Reported) {
+        let (pool, usual, others) = (pool.to_owned(), usual.clone(), others.clone());
+        let reported = self.cluster.within(move |client| async move {
+            let api: Api<Node> = Api::all(client);
+            for node in api.list(&ListParams::default().labels(&format!("{POOL}={pool}"))).await? {
+                let name = node.metadata.name.clone().unwrap_or_default();
+                let mut status = status(&node, others.get(&name).unwrap_or(&usual));
+                // Without a heartbeat the node would count as unreachable within a minute.
+                let now = k8s_openapi::jiff::Timestamp::now().as_second();
+                let now = k8s_openapi::jiff::Timestamp::from_second(now).unwrap_or_default().to_string();
+                status["conditions"][0]["lastHeartbeatTime"] = now.into();
+                let patch = Patch::Strategic(json!({"status": status}));
+                match api.patch_status(&name, &PatchParams::default(), &patch).await {
+                    // Karpenter may take one away meanwhile.
+                    Err(kube::Error::Api(refusal)) if refusal.code == 404 => {}
+                    patched => drop(patched?),
+                }
+            }
+            Ok::<(), kube::Error>(())
+        });
+        reported.unwrap_or_else(|error| panic!("nodes can not be changed: {error}"));
     }
 
     /// What it has said.

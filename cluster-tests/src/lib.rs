@@ -42,7 +42,7 @@ pub use dra_node::{Ask, DRIVER, apply_classes, device_of};
 pub use dra_offer::{DeviceOrder, Offered, class_objects, machine_layout, slice_objects, text_attribute};
 pub use gpu_node::{AgentOnNode, GpuNode};
 pub use hollow_nodes::HollowNodes;
-pub use karpenter::{Advertised, Brought, KarpenterRun, define};
+pub use karpenter::{Advertised, Brought, KarpenterRun, Reported, define};
 pub use kubelet_record::Record;
 pub use limiter::limiter_library;
 pub use namespace::Namespace;

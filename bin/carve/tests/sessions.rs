@@ -60,6 +60,11 @@ fn validate() {
 }
 
 #[test]
+fn karpenter() {
+    session("karpenter.txt");
+}
+
+#[test]
 fn dra() {
     session("dra.txt");
 }

@@ -4,6 +4,7 @@ use crate::advise::args::AdviseArgs;
 use crate::agent::args::AgentArgs;
 use crate::controller::ControllerArgs;
 use crate::explain::ExplainVerb;
+use crate::karpenter::KarpenterVerb;
 use crate::plan::args::PlanArgs as FleetPlanArgs;
 use crate::run::args::RunArgs;
 use crate::simulate::args::SimulateArgs;
@@ -59,6 +60,9 @@ pub(crate) enum Verb {
     /// Print what dynamic resource allocation needs beside the agent
     #[command(subcommand)]
     Dra(DraVerb),
+    /// Print what autoscalers must be told so that machines come for parts of GPUs
+    #[command(subcommand)]
+    Karpenter(KarpenterVerb),
     /// Run on a GPU node: offer devices to kubelet, label, cut by MIG, share by MPS, watch health
     Agent(Box<AgentArgs>),
     /// Run once for a cluster: admit pods that ask for GPUs in any dialect, and place those with parts of GPUs

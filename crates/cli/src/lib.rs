@@ -12,6 +12,7 @@ mod explain;
 mod failure;
 mod gpus;
 mod input;
+mod karpenter;
 mod machine;
 mod mig;
 mod output;
@@ -56,6 +57,7 @@ fn answer(cli: &Cli) -> Outcome {
         Verb::Validate(args) => validate::validate(args),
         Verb::Run(args) => run::run(&cli.machine, args),
         Verb::Dra(verb) => dra::dra(verb),
+        Verb::Karpenter(verb) => karpenter::karpenter(verb),
         Verb::Explain(verb) => explain::explain(verb),
         Verb::Agent(args) => agent::agent(&cli.machine, args),
         Verb::Simulate(args) => simulate::simulate(args),
