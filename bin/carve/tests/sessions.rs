@@ -94,6 +94,7 @@ fn every_session_is_played() {
         "dra.txt",
         "first-five-minutes.txt",
         "gpus-claims.txt",
+        "karpenter.txt",
         "machines.txt",
         "mig-apply-and-back.txt",
         "mig-refusals.txt",

@@ -82,15 +82,15 @@ fn render(wanted: &Wanted) -> Outcome {
     Ok(())
 }
 
-/// `KEY=VALUE` lines; what stands before them is a comment.
+/// `KEY=VALUE` lines for each kind of machine, whose group of machines is to have them.
 fn tags(wanted: &Wanted) -> Outcome {
     let groups = node_groups(&wanted.pool).map_err(|refusal| refused(&wanted.name, refusal))?;
     let text = |group: &NodeGroup| {
         let gpus = if group.gpus == 1 { "1 GPU".to_owned() } else { format!("{} GPUs", group.gpus) };
         let types =
             if group.types.is_empty() { "no type is known".to_owned() } else { group.types.join(", ") };
-        let tags: String = group.tags.iter().map(|(key, value)| format!("{key}={value}\n")).collect();
-        format!("# {}: {}, {gpus}: {types}\n{tags}", wanted.name, group.model)
+        let tags: String = group.tags.iter().map(|(key, value)| format!("  {key}={value}\n")).collect();
+        format!("{}: {}, {gpus}: {types}\n{tags}", wanted.name, group.model)
     };
-    print::out(&groups.iter().map(text).collect::<Vec<_>>().join("\n"))
+    print::out(&groups.iter().map(text).collect::<String>())
 }

@@ -15,6 +15,7 @@ mod metrics;
 mod node;
 mod openmetrics;
 mod rebooting;
+mod usage;
 mod waiting;
 
 /// The resource of whole GPUs.

@@ -183,6 +183,14 @@ impl Node {
         kill_process(pid, signal).expect("the agent lives");
     }
 
+    /// Memory that the agent has, in KiB.
+    pub(crate) fn resident_kib(&self) -> u64 {
+        let id = self.agent.as_ref().expect("an agent").id();
+        let status = fs::read_to_string(format!("/proc/{id}/status")).expect("the agent lives");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+        line.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number")
+    }
+
     /// Whether the agent still runs.
     pub(crate) fn lives(&mut self) -> bool {
         self.agent.as_mut().expect("an agent").try_wait().expect("a status").is_none()

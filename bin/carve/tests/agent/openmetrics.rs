@@ -15,6 +15,8 @@ pub(crate) struct Scrape {
 enum Kind {
     Gauge,
     Counter,
+    /// One whose name others chose, and which may grow.
+    Unknown,
 }
 
 impl Scrape {
@@ -58,6 +60,7 @@ impl Scrape {
                     *kind = Some(match rest {
                         "gauge" => Kind::Gauge,
                         "counter" => Kind::Counter,
+                        "unknown" => Kind::Unknown,
                         _ => return Err("an unknown type".to_owned()),
                     });
                     Ok(())
@@ -75,7 +78,7 @@ impl Scrape {
         let value: f64 = value.parse().map_err(|_| "the value is no number")?;
         let Some((family, Some(kind))) = family else { return Err("a sample without a type".to_owned()) };
         let belongs = match kind {
-            Kind::Gauge => name == family,
+            Kind::Gauge | Kind::Unknown => name == family,
             Kind::Counter => name.strip_suffix("_total") == Some(family) && value >= 0.0,
         };
         if !belongs {
