@@ -183,12 +183,15 @@ impl Node {
         kill_process(pid, signal).expect("the agent lives");
     }
 
-    /// Memory that the agent has, in KiB.
-    pub(crate) fn resident_kib(&self) -> u64 {
+    /// Memory that the agent has, in KiB: all of it, and what is not of files such as the program itself.
+    pub(crate) fn resident_kib(&self) -> (u64, u64) {
         let id = self.agent.as_ref().expect("an agent").id();
         let status = fs::read_to_string(format!("/proc/{id}/status")).expect("the agent lives");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
-        line.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number")
+        let of = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("its memory");
+            line.split_whitespace().next().and_then(|word| word.parse().ok()).expect("a number")
+        };
+        (of("VmRSS:"), of("RssAnon:"))
     }
 
     /// Whether the agent still runs.

@@ -61,15 +61,15 @@ async fn five_hundred_pods_are_told_of_with_little_memory() {
         times.push(start.elapsed());
     }
     times.sort();
-    let resident = node.resident_kib();
+    // A program with everything for debuggers in it is large by itself, so that only the rest is held to a limit here.
+    let (resident, anonymous) = node.resident_kib();
     println!(
-        "{PODS} pods: a page of {} KiB in {:?} (half of 20), {:?} at most; {} KiB resident",
+        "{PODS} pods: a page of {} KiB in {:?} (half of 20), {:?} at most; {resident} KiB resident, of which {anonymous} are of no file",
         page.len() / 1024,
         times[10],
         times[19],
-        resident
     );
-    assert!(resident < 64 * 1024, "{resident} KiB resident");
+    assert!(anonymous < 32 * 1024, "{anonymous} KiB of no file");
 
     kubelet.release("pod-007");
     let gone = |page: &str| !page.contains(r#"pod="pod-007""#);
