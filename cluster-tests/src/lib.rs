@@ -29,6 +29,7 @@ mod parts_pods;
 mod parts_watch;
 mod pod;
 mod relay;
+mod taking;
 mod tls_service;
 
 pub use background::Background;
@@ -52,3 +53,4 @@ pub use parts_ledger::{Complaint, PartsLedger};
 pub use parts_pods::{PartsAsk, part_asks, plain_name};
 pub use parts_watch::PartsWatch;
 pub use pod::Pod;
+pub use taking::{TAKING, import_taking};

@@ -2,35 +2,25 @@
 //! node counts what programs use, also where MPS holds them.
 
 use carve_cluster_tests::{
-    Ask, Audit, Background, Cluster, GpuNode, Namespace, PATIENCE, device_of, limiter_library,
+    Ask, Audit, Background, Cluster, GpuNode, Namespace, PATIENCE, TAKING, device_of, import_taking,
+    limiter_library,
 };
 use carve_gpu_host::GpuHost;
 use carve_gpu_model::{Bytes, GpuIndex};
-use carve_lab::Image;
 use serde_json::{Value, json};
 use std::path::Path;
 
-const IMAGE: &str = "localhost/takes:1";
 /// Pods that name it share the time of the simulated GPUs.
 const CLOCK: &str = "CARVE_SIM_CUDA_CLOCK=/machine/clock";
 
 /// Programs that take memory and time.
 fn import_programs(cluster: &Cluster) {
-    let mut image = Image::new(IMAGE);
-    for (program, path) in [
-        (env!("CARGO_BIN_EXE_takes_memory"), "/takes-memory"),
-        (env!("CARGO_BIN_EXE_takes_time"), "/takes-time"),
-        ("/bin/sleep", "/bin/sleep"),
-        ("/usr/bin/env", "/usr/bin/env"),
-    ] {
-        image = image.program(Path::new(program), path).unwrap_or_else(|error| panic!("{path}: {error:#}"));
-    }
-    cluster.import(&image);
+    import_taking(cluster, env!("CARGO_BIN_EXE_takes_memory"), env!("CARGO_BIN_EXE_takes_time"));
 }
 
 /// A pod with a claim of its own that has those programs.
 fn start(cluster: &Cluster, node: &GpuNode, namespace: &Namespace, name: &str, ask: &Ask) {
-    namespace.apply(&node.claiming_pod(name, ask).replace(cluster.looker_image(), IMAGE));
+    namespace.apply(&node.claiming_pod(name, ask).replace(cluster.looker_image(), TAKING));
 }
 
 /// What `takes-time` printed: pieces of a millisecond, and the percent of the time that they took.

@@ -1,14 +1,13 @@
 //! Who used what: twelve pods on GPUs that are shared in every way, under a load that is known, and what is told of them.
 
-use carve_cluster_tests::{AgentOnNode, Ask, Cluster, GpuNode, Namespace, limiter_library};
+use carve_cluster_tests::{
+    AgentOnNode, Ask, Cluster, GpuNode, Namespace, TAKING, import_taking, limiter_library,
+};
 use carve_gpu_host::GpuHost;
 use carve_gpu_model::{Bytes, ComputeInstanceId, GpuIndex, GpuInstanceId};
-use carve_lab::Image;
 use serde_json::json;
-use std::path::Path;
 use std::time::Duration;
 
-const IMAGE: &str = "localhost/takes:1";
 const GIB: u64 = 1 << 30;
 /// How far a figure may be from the truth.
 const MOST: f64 = 0.02;
@@ -127,16 +126,7 @@ impl Bench<'_> {
 }
 
 fn import_programs(cluster: &Cluster) {
-    let mut image = Image::new(IMAGE);
-    for (program, path) in [
-        (env!("CARGO_BIN_EXE_takes_memory"), "/takes-memory"),
-        (env!("CARGO_BIN_EXE_takes_time"), "/takes-time"),
-        ("/bin/sleep", "/bin/sleep"),
-        ("/usr/bin/env", "/usr/bin/env"),
-    ] {
-        image = image.program(Path::new(program), path).unwrap_or_else(|error| panic!("{path}: {error:#}"));
-    }
-    cluster.import(&image);
+    import_taking(cluster, env!("CARGO_BIN_EXE_takes_memory"), env!("CARGO_BIN_EXE_takes_time"));
 }
 
 #[test]
@@ -171,7 +161,7 @@ fn twelve_pods_are_told_apart() {
         namespace.apply(&node.claimant(pod, "turns").to_string());
     }
     let with_programs = |pod: &str, ask: &Ask| {
-        namespace.apply(&node.claiming_pod(pod, ask).replace(cluster.looker_image(), IMAGE));
+        namespace.apply(&node.claiming_pod(pod, ask).replace(cluster.looker_image(), TAKING));
     };
     for pod in over_mps {
         with_programs(pod, &Ask::of("mps").share("20Gi", "30").on(&uuids[1]));

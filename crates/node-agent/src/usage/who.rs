@@ -20,8 +20,13 @@ pub(crate) enum Whose {
     Unknown,
 }
 
-/// How often pods are listed at most, for a container that nobody knows.
+/// How often pods are listed at most, for containers that nobody knows.
 const LIST_AGAIN: Duration = Duration::from_secs(2);
+/// How often that is done for one container. The cluster hears of it a moment after it has begun; one that it does not know by then is in no pod,
+/// and a fleet of agents that asked for it for ever would be a burden.
+const TRIES: u32 = 10;
+/// How long the API server may take. What GPUs did is told without it.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Knows containers by their ids.
 #[derive(Debug)]
@@ -31,13 +36,26 @@ pub(crate) struct Who {
     /// Whether the agent sees none but its own processes.
     alone: bool,
     containers: BTreeMap<String, Holder>,
+    /// Containers that no list had, and how many did not.
+    missing: BTreeMap<String, u32>,
+    /// When pods were last asked for.
     listed: Option<Instant>,
+    /// Whether they were ever told.
+    told: bool,
 }
 
 impl Who {
     pub(crate) fn new(api: Option<NodeApi>, processes: Processes) -> Self {
         let alone = std::process::id() == 1;
-        Who { api, processes, alone, containers: BTreeMap::new(), listed: None }
+        Who {
+            api,
+            processes,
+            alone,
+            containers: BTreeMap::new(),
+            missing: BTreeMap::new(),
+            listed: None,
+            told: false,
+        }
     }
 
     /// Whose these processes are, in their order.
@@ -46,12 +64,15 @@ impl Who {
             return vec![Whose::Unknown; pids.len()];
         }
         let found: Vec<Result<Whose, String>> = pids.iter().map(|pid| self.look_up(*pid)).collect();
-        if found.iter().any(Result::is_err) {
-            self.list().await;
+        let unknown: Vec<&String> = found.iter().filter_map(|one| one.as_ref().err()).collect();
+        if unknown.iter().any(|id| self.missing.get(*id).is_none_or(|tries| *tries < TRIES)) {
+            self.list(&unknown).await;
         }
+        // Whoever was never told of pods can not tell a stranger from a tenant.
+        let nobody = if self.told { Whose::Stranger } else { Whose::Unknown };
         let known = |found: Result<Whose, String>| match found {
             Ok(whose) => whose,
-            Err(id) => self.containers.get(&id).cloned().map_or(Whose::Stranger, Whose::Container),
+            Err(id) => self.containers.get(&id).cloned().map_or(nobody.clone(), Whose::Container),
         };
         found.into_iter().map(known).collect()
     }
@@ -68,14 +89,27 @@ impl Who {
     }
 
     /// Lists the node's pods, unless that was done a moment ago.
-    async fn list(&mut self) {
+    async fn list(&mut self, wanted: &[&String]) {
         let again = self.listed.is_none_or(|listed| listed.elapsed() >= LIST_AGAIN);
         let Some(api) = self.api.as_ref().filter(|_| again) else { return };
         self.listed = Some(Instant::now());
-        match api.pods().await {
-            Ok(pods) => self.containers = pods.iter().flat_map(containers).collect(),
-            Err(error) => tracing::debug!(%error, "whose processes are on GPUs is not known for all of them"),
-        }
+        let why = match tokio::time::timeout(PATIENCE, api.pods()).await {
+            Ok(Ok(pods)) => return self.learn(&pods, wanted),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("nothing came in {} s", PATIENCE.as_secs()),
+        };
+        tracing::debug!(why, "whose processes are on GPUs is not known for all of them");
+    }
+
+    /// These are the node's pods, and these containers were looked for.
+    fn learn(&mut self, pods: &[PodView], wanted: &[&String]) {
+        self.told = true;
+        self.containers = pods.iter().flat_map(containers).collect();
+        let before = std::mem::take(&mut self.missing);
+        // Only what is still looked for is remembered.
+        let missing = wanted.iter().filter(|id| !self.containers.contains_key(**id));
+        self.missing =
+            missing.map(|id| ((*id).clone(), before.get(*id).map_or(1, |tries| tries + 1))).collect();
     }
 }
 
@@ -85,4 +119,48 @@ fn containers(pod: &PodView) -> impl Iterator<Item = (String, Holder)> {
             Holder { namespace: pod.namespace.clone(), pod: pod.name.clone(), container: container.clone() };
         (id.clone(), holder)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TRIES, Who, Whose};
+    use crate::dra::oversight::Processes;
+    use carve_cluster_api::PodView;
+    use std::path::PathBuf;
+
+    fn pod(id: &str) -> PodView {
+        PodView {
+            namespace: "team".to_owned(),
+            name: "one".to_owned(),
+            uid: "u".to_owned(),
+            node: None,
+            labels: Default::default(),
+            annotations: Default::default(),
+            programs: Vec::new(),
+            containers: [(id.to_owned(), "main".to_owned())].into(),
+            init: Default::default(),
+            ending: false,
+            ended: false,
+        }
+    }
+
+    #[test]
+    fn a_container_that_no_pod_has_is_looked_for_only_so_often() {
+        let mut who = Who::new(None, Processes::new(PathBuf::from("/proc"), None));
+        let (known, other) = ("aa".to_owned(), "bb".to_owned());
+        for tries in 1..=TRIES {
+            who.learn(&[pod("aa")], &[&known, &other]);
+            assert_eq!(who.missing.get("bb"), Some(&tries));
+        }
+        assert_eq!(who.containers["aa"].container, "main");
+        assert!(!who.missing.contains_key("aa"), "it was found");
+        who.learn(&[pod("aa")], &[]);
+        assert!(who.missing.is_empty(), "nobody looks for it any more");
+    }
+
+    #[tokio::test]
+    async fn without_a_cluster_nothing_is_known_of_anybody() {
+        let mut who = Who::new(None, Processes::new(PathBuf::from("/proc"), None));
+        assert_eq!(who.of(&[1, 2]).await, [Whose::Unknown, Whose::Unknown]);
+    }
 }
