@@ -1,6 +1,6 @@
 //! The README's test command: every check the project has, in order, with the time each took.
 
-use crate::run::{cargo, run};
+use crate::run::{cargo, run, run_tests};
 use crate::tidy::manifests;
 use crate::{cuda_symbols, fuzz, incumbents, lab, limiter, tidy};
 use anyhow::{Context, Result, bail};
@@ -94,10 +94,7 @@ fn cluster_suites(programs: Option<&Path>, library: Option<&Path>) -> Result<()>
     if let Some(programs) = programs {
         command.env("CARVE_INCUMBENTS", programs);
     }
-    let result = run(&mut command);
-    if result.is_err() {
-        eprintln!("{}", lab.last_lines());
-    }
+    let result = run_tests(&mut command, || eprintln!("{}", lab.last_lines()));
     lab.down()?;
     result?;
     // A second run right after the first.
