@@ -27,7 +27,7 @@ const PURE: &[(&str, &[&str])] = &[
     ),
     ("dra", &["carve-formats", "carve-gpu-host", "carve-gpu-model", "serde_json", "thiserror"]),
     ("bookings", &["carve-formats", "carve-gpu-model", "serde", "serde_json", "thiserror"]),
-    ("economics", &["carve-gpu-model"]),
+    ("economics", &["carve-gpu-model", "jiff", "serde", "serde_json", "thiserror"]),
     ("usage", &["carve-gpu-model"]),
     (
         "extender",

@@ -4,9 +4,9 @@ use crate::advice::{Advice, Advised, Fleet, GpuThen, NodeThen, PartThen, Reason,
 use crate::input::{Node, Settings, Situation, Workload};
 use crate::money::{self, Load};
 use crate::packing::{Item, Machine, Need, Packer, Place};
-use crate::prices::Prices;
 use crate::rules::{Fit, LIGHT_LOAD, Ruled, product_of, rule, turns, usable};
 use crate::{diffs, remedies};
+use carve_economics::Prices;
 use carve_gpu_model::{Mebibytes, Mechanism, Sharing};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -4,7 +4,7 @@ mod node;
 mod pod;
 
 use crate::input::{Domains, Situation};
-use crate::prices::Prices;
+use carve_economics::Prices;
 use carve_formats::kubernetes_yaml;
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 use crate::class::Class;
 use crate::observed::Ratio;
-use carve_economics::{Hours, Rate};
+use carve_economics::{Hours, Price};
 use carve_gpu_model::{Bytes, Isolation, Mebibytes, Mechanism, Mechanisms, Product};
 use serde::{Deserialize, Serialize};
 
@@ -38,15 +38,6 @@ pub struct Node {
     pub price: Option<Price>,
     /// Whether it takes no new pods.
     pub cordoned: bool,
-}
-
-/// What an hour costs, and who says so.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Price {
-    /// For an hour.
-    pub per_hour: Rate,
-    /// `AWS us-east-1 on demand, 2026-07-20`.
-    pub source: String,
 }
 
 /// Pods without GPUs on a machine with GPUs; they need a place, too.

@@ -14,7 +14,6 @@ mod input;
 mod money;
 mod observed;
 mod packing;
-mod prices;
 mod remedies;
 mod rules;
 mod score;
@@ -25,12 +24,12 @@ pub use advice::{
     Reason, Remedy, WorkloadAdvice,
 };
 pub use advise::advise;
+pub use carve_economics::{Price, PriceError, Prices};
 pub use class::Class;
 pub use cluster::{ClusterError, read_cluster};
 pub use input::{
-    Beside, Domains, Dtype, Evidence, ModelFacts, Node, Price, Replica, Sample, Settings, Situation, Workload,
+    Beside, Domains, Dtype, Evidence, ModelFacts, Node, Replica, Sample, Settings, Situation, Workload,
 };
 pub use observed::{Observed, Ratio};
-pub use prices::{PriceError, Prices};
 pub use score::{Score, ScoredWorkload, score};
 pub use series::{BUSY_SERIES, MEMORY_SERIES, Unmatched, observe};

@@ -2,7 +2,7 @@
 
 use crate::advice::{Cheaper, FleetMoney, MachineRow};
 use crate::input::{Node, Settings};
-use crate::prices::Prices;
+use carve_economics::Prices;
 use carve_economics::{CATALOGUE, InstanceType, Money};
 use std::collections::BTreeMap;
 

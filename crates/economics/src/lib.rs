@@ -5,11 +5,18 @@ mod catalogue;
 mod fleet;
 mod ledger;
 mod money;
+mod prices;
+mod told;
 
 pub use catalogue::{CATALOGUE, Host, InstanceType, PriceList, Provider};
 pub use fleet::{Hours, fleet_cost};
 pub use ledger::{
-    Account, Bill, By, Cost, GpuTime, Ledger, Millis, NodeTime, Parts, SliceTime, dominant, in_cents,
-    replica, stranded,
+    API_VERSION, Account, AccountDocument, Bill, By, Cost, DocumentError, GpuTime, Ledger, LedgerDocument,
+    Millis, NodeTime, Parts, PriceDocument, RowDocument, SliceTime, Span, dominant, in_cents, replica,
+    stranded,
 };
 pub use money::{Money, Rate};
+pub use prices::{Price, PriceError, Prices};
+pub use told::{
+    Aggregate, AggregateError, CostReport, CostRow, Covered, NodePrice, Window, WindowError, moment, opencost,
+};

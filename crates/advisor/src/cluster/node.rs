@@ -2,8 +2,8 @@
 
 use super::text;
 use crate::input::Node;
-use crate::prices::Prices;
 use carve_economics::InstanceType;
+use carve_economics::Prices;
 use carve_formats::workloads::Quantity;
 use carve_gpu_model::products::CATALOGUE;
 use carve_gpu_model::{Mebibytes, Product};

@@ -25,6 +25,15 @@ impl Cost {
         Cost(u128::from(rate.micros()) * u128::from(time.0))
     }
 
+    /// The amount as it is written into documents: 3,600,000,000,000 to the dollar.
+    pub(super) fn exact(self) -> u64 {
+        u64::try_from(self.0).unwrap_or(u64::MAX)
+    }
+
+    pub(super) fn from_exact(amount: u64) -> Self {
+        Cost(u128::from(amount))
+    }
+
     /// The amount in millionths of a dollar, rounded down.
     pub fn micros(self) -> u128 {
         self.0 / PER_MICRO

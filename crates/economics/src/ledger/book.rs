@@ -60,6 +60,33 @@ pub enum By {
     Mechanism,
 }
 
+impl By {
+    /// All of them.
+    pub const ALL: [By; 5] = [By::Namespace, By::Workload, By::Pod, By::Node, By::Mechanism];
+
+    /// As it is written.
+    pub const fn word(self) -> &'static str {
+        match self {
+            By::Namespace => "namespace",
+            By::Workload => "workload",
+            By::Pod => "pod",
+            By::Node => "node",
+            By::Mechanism => "mechanism",
+        }
+    }
+
+    /// What a row with this owner on this machine is called; none where it is nobody's.
+    fn name(self, node: &str, owner: Option<&Account>) -> Option<String> {
+        match self {
+            By::Node => Some(node.to_owned()),
+            By::Namespace => owner.map(|account| account.namespace.clone()),
+            By::Workload => owner.map(|account| format!("{}/{}", account.namespace, account.workload)),
+            By::Pod => owner.map(|account| format!("{}/{}", account.namespace, account.pod)),
+            By::Mechanism => owner.map(Account::way),
+        }
+    }
+}
+
 /// Whose a row is; none where it is nobody's.
 type Owner = Option<Account>;
 
@@ -125,6 +152,15 @@ impl Ledger {
         self.note(node, None, Bill { idle, fragmentation, ..Bill::default() });
     }
 
+    /// Writes down a row that was reckoned before.
+    pub(super) fn enter(&mut self, node: &str, owner: Owner, bill: Bill, gpu_time: Millis) {
+        *self.prices.entry(node.to_owned()).or_default() += bill.total();
+        if let Some(owner) = &owner {
+            self.gpu_time.entry((node.to_owned(), owner.clone())).or_default().0 += gpu_time.0;
+        }
+        self.note(node, owner, bill);
+    }
+
     /// Adds another ledger.
     pub fn merge(&mut self, other: &Ledger) {
         for ((node, owner), bill) in &other.rows {
@@ -170,19 +206,20 @@ impl Ledger {
         self.gpu_time.get(&(node.to_owned(), account.clone())).copied().unwrap_or_default()
     }
 
+    /// How much of GPUs' time was given out, by the same names.
+    pub fn gpu_time_by(&self, by: By) -> BTreeMap<Option<String>, Millis> {
+        let mut times: BTreeMap<Option<String>, Millis> = BTreeMap::new();
+        for ((node, account), time) in &self.gpu_time {
+            times.entry(by.name(node, Some(account))).or_default().0 += time.0;
+        }
+        times
+    }
+
     /// Rows summed up; `None` is what nobody was given, unless rows are about machines.
     pub fn by(&self, by: By) -> BTreeMap<Option<String>, Bill> {
         let mut rows: BTreeMap<Option<String>, Bill> = BTreeMap::new();
         for ((node, owner), bill) in &self.rows {
-            let name = match by {
-                By::Node => Some(node.clone()),
-                By::Namespace => owner.as_ref().map(|account| account.namespace.clone()),
-                By::Workload => {
-                    owner.as_ref().map(|account| format!("{}/{}", account.namespace, account.workload))
-                }
-                By::Pod => owner.as_ref().map(|account| format!("{}/{}", account.namespace, account.pod)),
-                By::Mechanism => owner.as_ref().map(Account::way),
-            };
+            let name = by.name(node, owner.as_ref());
             *rows.entry(name).or_default() += *bill;
         }
         rows

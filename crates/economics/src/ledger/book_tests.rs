@@ -3,7 +3,7 @@
 use super::{Bill, By, Ledger};
 use crate::ledger::amount::{Cost, Millis, Parts};
 use crate::ledger::interval::{Account, GpuTime, NodeTime, SliceTime, dominant, replica, stranded};
-use crate::{Money, Rate, in_cents};
+use crate::{Aggregate, CostReport, Covered, LedgerDocument, Money, Rate, Span, Window, in_cents, opencost};
 use carve_gpu_model::Mechanism;
 use proptest::prelude::*;
 
@@ -84,6 +84,41 @@ fn a_machine_without_gpus_is_overhead() {
     assert_eq!(dollars(ledger.total().overhead), "$4.00");
 }
 
+#[test]
+fn who_reads_opencost_is_told_what_quarters_cost() {
+    let quarter = |pod: &str, used| slice("team", pod, replica(4), Some(Parts::of(used, 100)));
+    let slices = vec![quarter("w", 100), quarter("x", 50), quarter("y", 0)];
+    let mut covered = Covered::default();
+    covered.ledger.add(&hour(vec![GpuTime::Serving { slices, stranded: Parts::NONE }]));
+    let window = Window { from: 1_794_787_200, until: 1_794_790_800 };
+    let of = |aggregate: &str| {
+        let answer = opencost(&covered, window, &Aggregate::parse(aggregate).unwrap());
+        answer["data"][0].clone()
+    };
+    let told = of("namespace,controllerKind");
+    let team = &told["team/deployment"];
+    assert_eq!(team["properties"], serde_json::json!({"namespace": "team", "controllerKind": "deployment"}));
+    assert_eq!(
+        [&team["gpuHours"], &team["gpuCount"], &team["totalCost"], &team["totalEfficiency"]],
+        [0.75, 0.75, 3.0, 0.5]
+    );
+    assert_eq!((&team["start"], &team["minutes"]), (&"2026-11-16T00:00:00Z".into(), &60.0.into()));
+    assert_eq!(told["__idle__"]["totalCost"], 1.0);
+    assert_eq!(of("pod")["x"]["gpuCostIdle"], 0.5);
+    let error = Aggregate::parse("namespace,label:app").unwrap_err().to_string();
+    assert!(error.contains("'label:app'"), "{error}");
+}
+
+#[test]
+fn documents_of_others_are_refused() {
+    let refused = |text: &str| LedgerDocument::read(text).unwrap_err().to_string();
+    assert!(refused("{}").contains("/api/v1/ledger"));
+    let mut other =
+        serde_json::to_value(LedgerDocument::of(&Ledger::default(), "a", &Span::default(), None)).unwrap();
+    other["apiVersion"] = "carve.dev/v9".into();
+    assert!(refused(&other.to_string()).contains("carve.dev/v9"));
+}
+
 fn parts() -> impl Strategy<Value = Parts> {
     prop_oneof![
         3 => (0_u32..=1_000_000).prop_map(Parts),
@@ -135,14 +170,41 @@ proptest! {
         prop_assert_eq!(ledger.price(), price);
         prop_assert_eq!(ledger.total().total(), price);
         prop_assert!(ledger.unbalanced().is_empty());
-        for by in [By::Namespace, By::Workload, By::Pod, By::Node, By::Mechanism] {
+        for by in By::ALL {
             let rows: Vec<Cost> = ledger.by(by).values().map(Bill::total).collect();
             prop_assert_eq!(rows.iter().copied().sum::<Cost>(), price);
             let cents: Money = in_cents(&rows).into_iter().sum();
             prop_assert_eq!(cents.cents(), price.money().cents());
         }
         halves.0.merge(&halves.1);
-        prop_assert_eq!(halves.0, ledger);
+        prop_assert_eq!(&halves.0, &ledger);
+        // Written down machine by machine and read again it is the same.
+        let mut covered = Covered::default();
+        let mut nodes: Vec<String> = history.iter().map(|time| time.node.clone()).collect();
+        nodes.sort();
+        nodes.dedup();
+        for node in &nodes {
+            let span = Span { from: 10, until: 20, unpriced: Millis(0) };
+            let text = serde_json::to_string(&LedgerDocument::of(&ledger, node, &span, None)).unwrap();
+            covered.take(&LedgerDocument::read(&text).unwrap()).unwrap();
+        }
+        prop_assert_eq!(&covered.ledger, &ledger);
+        // And whoever asks for it gets parts that sum up to the price.
+        for by in By::ALL {
+            let report = CostReport::of(&covered, by);
+            let total: f64 = report.rows.iter().map(|row| row.total).sum();
+            prop_assert!((total - price.dollars()).abs() < 0.005, "{total} {}", price.dollars());
+            prop_assert_eq!(report.total.bill.total(), price);
+            let hours: f64 = report.rows.iter().map(|row| row.gpu_hours).sum();
+            prop_assert!((hours - report.total.gpu_hours).abs() < 1e-6);
+        }
+        let window = Window { from: 0, until: 3600 };
+        for aggregate in ["", "cluster", "node", "namespace", "controllerKind,controller", "namespace,pod"] {
+            let answer = opencost(&covered, window, &Aggregate::parse(aggregate).unwrap());
+            let set = answer["data"][0].as_object().unwrap();
+            let total: f64 = set.values().map(|one| one["totalCost"].as_f64().unwrap()).sum();
+            prop_assert!((total - price.dollars()).abs() < 0.005, "{aggregate}: {total} {}", price.dollars());
+        }
     }
 
     /// The same, reckoned in another way: with floats, and slice by slice.

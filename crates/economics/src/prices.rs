@@ -1,9 +1,17 @@
 //! Prices of machines: the catalogue's, unless somebody knows better.
 
-use crate::input::Price;
-use carve_economics::{InstanceType, Rate};
+use crate::{InstanceType, Rate};
 use std::collections::BTreeMap;
 use thiserror::Error;
+
+/// What an hour costs, and who says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Price {
+    /// For an hour.
+    pub per_hour: Rate,
+    /// `AWS us-east-1 on demand, 2026-07-20`.
+    pub source: String,
+}
 
 /// Prices by type of machine.
 #[derive(Debug, Clone, Default)]
@@ -45,10 +53,15 @@ impl Prices {
         Ok(Prices { own, source: source.to_owned() })
     }
 
-    /// The price of a type of machine.
+    /// The price that somebody has written down for a type of machine.
+    pub fn written(&self, machine: &str) -> Option<Price> {
+        self.own.get(machine).map(|per_hour| Price { per_hour: *per_hour, source: self.source.clone() })
+    }
+
+    /// The price of a type of machine: as written down, else as listed.
     pub fn of(&self, machine: &str) -> Option<Price> {
-        if let Some(per_hour) = self.own.get(machine) {
-            return Some(Price { per_hour: *per_hour, source: self.source.clone() });
+        if let Some(price) = self.written(machine) {
+            return Some(price);
         }
         let listed = InstanceType::named(machine)?;
         let list = listed.provider.price_list();

@@ -1,0 +1,9 @@
+//! Ledgers as people and programs ask for them: over a window, by what, as a report or in the words of OpenCost.
+
+mod opencost;
+mod report;
+mod window;
+
+pub use opencost::{Aggregate, AggregateError, opencost};
+pub use report::{CostReport, CostRow, Covered, NodePrice};
+pub use window::{Window, WindowError, moment};
