@@ -40,6 +40,11 @@ fn advise() {
 }
 
 #[test]
+fn cost() {
+    session("cost.txt");
+}
+
+#[test]
 fn advise_refusals() {
     session("advise-refusals.txt");
 }
@@ -91,6 +96,7 @@ fn every_session_is_played() {
     let played = [
         "advise-refusals.txt",
         "advise.txt",
+        "cost.txt",
         "dra.txt",
         "first-five-minutes.txt",
         "gpus-claims.txt",

@@ -3,6 +3,7 @@
 use crate::advise::args::AdviseArgs;
 use crate::agent::args::AgentArgs;
 use crate::controller::ControllerArgs;
+use crate::cost::args::CostArgs;
 use crate::explain::ExplainVerb;
 use crate::karpenter::KarpenterVerb;
 use crate::plan::args::PlanArgs as FleetPlanArgs;
@@ -50,6 +51,8 @@ pub(crate) enum Verb {
     Plan(FleetPlanArgs),
     /// Say which workloads need less of a GPU than they have, by what was measured, and what that saves
     Advise(Box<AdviseArgs>),
+    /// Show what machines with GPUs cost, and who pays for it: used, held idle, idle, fragmented; the sum is the price
+    Cost(CostArgs),
     /// Say in words why something in the cluster is as it is
     #[command(subcommand)]
     Explain(ExplainVerb),

@@ -7,6 +7,7 @@ mod agent;
 mod args;
 mod called;
 mod controller;
+mod cost;
 mod dra;
 mod explain;
 mod failure;
@@ -54,6 +55,7 @@ fn answer(cli: &Cli) -> Outcome {
         Verb::Mig(verb) => mig::mig(&cli.machine, verb),
         Verb::Plan(args) => plan::answer(args),
         Verb::Advise(args) => advise::answer(args),
+        Verb::Cost(args) => cost::answer(args),
         Verb::Validate(args) => validate::validate(args),
         Verb::Run(args) => run::run(&cli.machine, args),
         Verb::Dra(verb) => dra::dra(verb),

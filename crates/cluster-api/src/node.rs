@@ -61,6 +61,8 @@ pub struct PodView {
     pub name: String,
     /// Its uid.
     pub uid: String,
+    /// What made it: `Deployment/web`; itself where nothing did.
+    pub workload: String,
     /// The node it is bound to.
     pub node: Option<String>,
     /// Its labels.
@@ -355,7 +357,23 @@ fn node_view(node: &Node) -> NodeView {
     }
 }
 
+/// What made a pod; a Deployment where a ReplicaSet of one did.
+fn workload(pod: &Pod) -> String {
+    let metadata = &pod.metadata;
+    let owners = metadata.owner_references.as_deref().unwrap_or_default();
+    let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) else {
+        return format!("Pod/{}", metadata.name.as_deref().unwrap_or_default());
+    };
+    let hash = metadata.labels.as_ref().and_then(|labels| labels.get("pod-template-hash"));
+    let deployment = hash.and_then(|hash| owner.name.strip_suffix(hash.as_str())?.strip_suffix('-'));
+    match (owner.kind.as_str(), deployment) {
+        ("ReplicaSet", Some(deployment)) => format!("Deployment/{deployment}"),
+        (kind, _) => format!("{kind}/{}", owner.name),
+    }
+}
+
 fn pod_view(pod: Pod) -> PodView {
+    let workload = workload(&pod);
     let spec = pod.spec.unwrap_or_default();
     let node = spec.node_name;
     let programs = spec.containers.into_iter().map(|container| {
@@ -375,6 +393,7 @@ fn pod_view(pod: Pod) -> PodView {
     let containers = started.collect();
     let ended = matches!(phase.as_str(), "Succeeded" | "Failed");
     PodView {
+        workload,
         uid: pod.metadata.uid.unwrap_or_default(),
         node,
         annotations: pod.metadata.annotations.unwrap_or_default(),

@@ -22,6 +22,7 @@ use crate::dra::{DraDoor, NodeNews};
 use crate::driver_links::DriverLinks;
 use crate::holders::holders;
 use crate::labels::{Publisher, read_fabric};
+use crate::ledger::Desk;
 use crate::machine::{Machine, OpenHost};
 use crate::metrics::Metrics;
 use crate::mig::{MigNews, MigReport, MigState, Wish};
@@ -31,7 +32,7 @@ use crate::plugins::Plugins;
 use crate::rivals::{Rival, all_parts, rivals};
 use crate::slices::SlicesDoor;
 use crate::tell::Reporter;
-use crate::usage::Known;
+use crate::usage::{Known, MachineFacts};
 use crate::validation::Basis;
 use carve_cluster_api::{NodeApi, NodeView, Tone, names};
 use carve_formats::DevicePluginConfig;
@@ -62,6 +63,7 @@ pub(crate) struct Agent {
     pub(crate) metrics: Arc<Metrics>,
     /// What whoever divides the time of GPUs is to know.
     pub(crate) usage: Arc<Known>,
+    pub(crate) desk: Arc<Desk>,
     pub(crate) reporter: Reporter,
     pub(crate) api: Option<NodeApi>,
     pub(crate) machine: Machine,
@@ -157,6 +159,7 @@ pub(crate) async fn read(
 pub(crate) struct Beginning {
     pub(crate) options: AgentOptions,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) desk: Arc<Desk>,
     pub(crate) reporter: Reporter,
     pub(crate) api: Option<NodeApi>,
     pub(crate) machine: Machine,
@@ -169,7 +172,7 @@ pub(crate) struct Beginning {
 impl Agent {
     /// An agent that knows the GPUs and nothing else.
     pub(crate) fn new(beginning: Beginning) -> Self {
-        let Beginning { options, metrics, reporter, api, machine, reading, readiness, wishes, sick } =
+        let Beginning { options, metrics, desk, reporter, api, machine, reading, readiness, wishes, sick } =
             beginning;
         let Reading { node, topology, fabric, recovery } = reading;
         let mut remarks = Vec::new();
@@ -224,6 +227,7 @@ impl Agent {
             options,
             metrics,
             usage: Arc::default(),
+            desk,
             reporter,
             api,
             machine,
@@ -296,6 +300,8 @@ impl Agent {
             // How containers learn their devices may depend on it.
             self.tried = None;
         }
+        let node = self.options.node_name.as_deref().unwrap_or_default();
+        self.usage.learn_machine(MachineFacts::of(node, &view.labels));
         self.view = Some(view);
         self.learn_wish();
     }

@@ -1,5 +1,6 @@
-//! Health and metrics for whoever asks: `/healthz`, `/readyz`, `/metrics`.
+//! Health, metrics and books for whoever asks: `/healthz`, `/readyz`, `/metrics`, `/api/v1`.
 
+use crate::ledger::{self, Desk};
 use crate::metrics::Metrics;
 use axum::Router;
 use axum::extract::State;
@@ -39,13 +40,15 @@ pub(crate) async fn serve(
     address: SocketAddr,
     metrics: Arc<Metrics>,
     readiness: Readiness,
+    desk: Arc<Desk>,
     news: mpsc::UnboundedSender<News>,
 ) {
     let routes = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/metrics", get(series))
-        .with_state(Shown { metrics, readiness });
+        .with_state(Shown { metrics, readiness })
+        .merge(ledger::routes(desk));
     // Nobody listens only while the agent ends.
     let tell = |tone, reason, message: String| _ = news.send(News { tone, reason, message });
     let mut pause = PAUSES.0;

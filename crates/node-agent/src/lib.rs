@@ -16,6 +16,7 @@ mod holders;
 mod http;
 mod labels;
 mod last_end;
+mod ledger;
 mod machine;
 mod metrics;
 mod mig;
@@ -31,6 +32,7 @@ mod usage;
 mod validation;
 
 pub use dra::DraOptions;
+pub use ledger::PriceOptions;
 pub use machine::OpenHost;
 pub use options::{AgentOptions, ConfigSource, Job, LabelTarget, MigOptions};
 pub use run::{AgentError, run};

@@ -1,5 +1,6 @@
 //! What Prometheus can ask the agent.
 
+mod cost;
 mod dcgm;
 mod shares;
 mod table;
@@ -8,6 +9,7 @@ mod usage;
 pub(crate) use dcgm::NodeLabels;
 pub(crate) use shares::{ShareLabels, ShareSeries};
 
+use crate::ledger::CostRows;
 use crate::usage::UsageRows;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
@@ -46,6 +48,7 @@ pub(crate) struct Metrics {
 #[derive(Debug, Default)]
 struct UsageTable {
     now: Mutex<(NodeLabels, UsageRows)>,
+    cost: Mutex<CostRows>,
     /// The last XID of each GPU.
     last_xids: Mutex<BTreeMap<String, u64>>,
 }
@@ -55,6 +58,7 @@ impl Collector for UsageTable {
         let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         let xids = self.last_xids.lock().unwrap_or_else(PoisonError::into_inner);
         usage::encode(&now.1, &mut encoder)?;
+        cost::encode(&self.cost.lock().unwrap_or_else(PoisonError::into_inner), &mut encoder)?;
         dcgm::encode(&now.0, &now.1, &xids, &mut encoder)
     }
 }
@@ -230,6 +234,11 @@ impl Metrics {
     /// What containers and devices used; whatever is not among it has no series any more.
     pub(crate) fn usage(&self, rows: UsageRows) {
         self.usage.now.lock().unwrap_or_else(PoisonError::into_inner).1 = rows;
+    }
+
+    /// What the machine costs, and who pays for it.
+    pub(crate) fn cost(&self, rows: CostRows) {
+        *self.usage.cost.lock().unwrap_or_else(PoisonError::into_inner) = rows;
     }
 
     /// Everything, in the text form of OpenMetrics.

@@ -1,6 +1,7 @@
 //! What the agent was told when it was started.
 
 use crate::dra::DraOptions;
+use crate::ledger::PriceOptions;
 use carve_formats::DevicePluginConfig;
 use carve_formats::device_plugin::Flags;
 use std::collections::BTreeSet;
@@ -146,6 +147,8 @@ pub struct AgentOptions {
     pub enable_health: Option<String>,
     /// How claims are served.
     pub dra: DraOptions,
+    /// Where prices come from.
+    pub prices: PriceOptions,
 }
 
 impl AgentOptions {

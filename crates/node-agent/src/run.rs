@@ -3,6 +3,7 @@
 use crate::agent::{Agent, Beginning, boot, now, read, wait_for_machine};
 use crate::http;
 use crate::last_end::RunningMark;
+use crate::ledger::Desk;
 use crate::machine::OpenHost;
 use crate::metrics::Metrics;
 use crate::mig::{MigManager, Wish, restore_after_reboot};
@@ -81,10 +82,11 @@ async fn live(
     // From the start: a hangup that nobody listens for ends the process.
     let mut hangup = signal(SignalKind::hangup()).map_err(AgentError::Signals)?;
     let metrics = Arc::new(Metrics::new());
+    let desk = Arc::new(Desk::new(&options.state_dir));
     let (readiness, ready) = watch::channel(Err("starting".to_owned()));
     let (http_news, mut http_told) = mpsc::unbounded_channel();
     if let Some(address) = options.listen {
-        tokio::spawn(http::serve(address, Arc::clone(&metrics), ready, http_news));
+        tokio::spawn(http::serve(address, Arc::clone(&metrics), ready, Arc::clone(&desk), http_news));
     }
     let api = connect(&options).await?;
     let reporter = Reporter::start(api.clone());
@@ -139,7 +141,8 @@ async fn live(
         (ConfigSource::ConfigMap { namespace, name }, Some(api)) => api.follow_config_map(namespace, name),
         _ => no_map,
     };
-    let beginning = Beginning { options, metrics, reporter, api, machine, reading, readiness, wishes, sick };
+    let beginning =
+        Beginning { options, metrics, desk, reporter, api, machine, reading, readiness, wishes, sick };
     let mut agent = Agent::new(beginning);
     let mut mps = agent.mps.status();
     wait_for_first_words(&mut agent, &mut views, &mut maps).await;

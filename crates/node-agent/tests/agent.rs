@@ -8,7 +8,9 @@ use carve_kubelet_api::device_plugin::{
     AllocateRequest, ContainerAllocateRequest, ContainerPreferredAllocationRequest, Empty,
     PreferredAllocationRequest,
 };
-use carve_node_agent::{AgentOptions, ConfigSource, DraOptions, Job, LabelTarget, MigOptions, OpenHost, run};
+use carve_node_agent::{
+    AgentOptions, ConfigSource, DraOptions, Job, LabelTarget, MigOptions, OpenHost, PriceOptions, run,
+};
 use carve_sim_store::SharedMachine;
 use carve_test_support::{FakeKubelet, PATIENCE};
 use std::collections::BTreeSet;
@@ -91,6 +93,7 @@ impl Node {
                 limiter_context: None,
                 limits: self.path("limits"),
             },
+            prices: PriceOptions::default(),
         }
     }
 

@@ -10,6 +10,7 @@ mod ending;
 mod flags;
 mod full_disk;
 mod kills;
+mod ledger;
 mod listening;
 mod metrics;
 mod node;

@@ -267,6 +267,12 @@ pub(crate) struct PlaceArgs {
     /// Where container runtimes look for CDI files
     #[arg(long, env = "CDI_ROOT", default_value = "/var/run/cdi", value_name = "DIR", value_parser = path)]
     pub(crate) cdi_root: PathBuf,
+    /// Prices that win over all others: a type, the name of this node or *, and dollars an hour on each line
+    #[arg(long, env = "CARVE_PRICES", value_name = "FILE", value_parser = path)]
+    pub(crate) prices: Option<PathBuf>,
+    /// Where Karpenter serves its metrics, for what machines really cost, such as http://karpenter.kube-system:8080/metrics
+    #[arg(long, env = "CARVE_KARPENTER_METRICS", value_name = "URL")]
+    pub(crate) karpenter_metrics: Option<String>,
     /// Path on the host of the program that answers `cdi-hook`; this program is copied there
     #[arg(
         long,

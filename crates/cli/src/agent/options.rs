@@ -5,7 +5,7 @@ use crate::args::MachineArgs;
 use crate::failure::Failure;
 use carve_formats::device_plugin::{Flags, GfdFlags, PluginFlags};
 use carve_formats::workloads::Quantity;
-use carve_node_agent::{AgentOptions, ConfigSource, DraOptions, Job, LabelTarget, MigOptions};
+use carve_node_agent::{AgentOptions, ConfigSource, DraOptions, Job, LabelTarget, MigOptions, PriceOptions};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -80,6 +80,10 @@ pub(super) fn options(machine: &MachineArgs, args: &AgentArgs) -> Result<AgentOp
             limiter_context: limiter_context(&args.dra.limiter_context)
                 .map_err(|why| Failure::new(format!("--limiter-context: {why}")))?,
             limits: args.dra.limits.clone(),
+        },
+        prices: PriceOptions {
+            file: places.prices.clone().filter(|path| !path.as_os_str().is_empty()),
+            karpenter: places.karpenter_metrics.clone().filter(|url| !url.is_empty()),
         },
     })
 }

@@ -28,6 +28,18 @@ impl Bill {
         self.used + self.idle_held + self.unmeasured
     }
 
+    /// What it consists of, by name: first what somebody was given, then what nobody was.
+    pub fn kinds(&self) -> [(&'static str, Cost); 6] {
+        [
+            ("used", self.used),
+            ("idle-held", self.idle_held),
+            ("unmeasured", self.unmeasured),
+            ("idle", self.idle),
+            ("fragmentation", self.fragmentation),
+            ("overhead", self.overhead),
+        ]
+    }
+
     /// Everything.
     pub fn total(&self) -> Cost {
         self.allocated() + self.idle + self.fragmentation + self.overhead

@@ -136,6 +136,15 @@ impl LedgerDocument {
         Ok(document)
     }
 
+    /// Reads one, or a list of them.
+    pub fn read_all(text: &str) -> Result<Vec<Self>, DocumentError> {
+        let value: serde_json::Value = serde_json::from_str(text)?;
+        match value["items"].as_array() {
+            Some(items) => items.iter().map(|item| Self::read(&item.to_string())).collect(),
+            None => Ok(vec![Self::read(text)?]),
+        }
+    }
+
     /// Writes down what a ledger says about one machine.
     pub fn of(ledger: &Ledger, node: &str, span: &Span, price: Option<PriceDocument>) -> Self {
         let rows = ledger.rows().filter(|(on, _, _)| *on == node).map(|(node, owner, bill)| RowDocument {

@@ -106,7 +106,8 @@ impl Agent {
                 self.offer_trouble = Some(why);
             }
         }
-        self.usage.learn(&self.node, &self.offer);
+        let sick = self.health.all().into_iter().filter(|(_, health)| !health.is_healthy());
+        self.usage.learn(&self.node, &self.offer, sick.map(|(part, _)| part.to_string()).collect());
         self.aside = !self.rivals.is_empty() && !self.options.take_over;
         if self.does(Job::DevicePlugin) && !self.aside {
             self.serve().await;
@@ -278,6 +279,7 @@ impl Agent {
         if let Some(slices) = &mut self.slices {
             slices.close().await;
         }
+        self.desk.save();
     }
 
     /// Reads the GPUs anew and acts on what is found.

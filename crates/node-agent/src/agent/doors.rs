@@ -2,6 +2,7 @@
 
 use super::Agent;
 use crate::dra::{DraBeginning, DraDoor};
+use crate::ledger::Accountant;
 use crate::metrics::NodeLabels;
 use crate::slices::{SlicesBeginning, SlicesDoor};
 use crate::usage::{self, UsageBeginning};
@@ -57,7 +58,19 @@ impl Agent {
             claims: RecordStore::of_agent(&self.options.state_dir),
             driver: self.options.dra.driver_name.clone(),
             boot: self.boot.clone(),
+            accountant: Accountant::new(
+                self.options.node_name.clone().unwrap_or_else(hostname),
+                Arc::clone(&self.desk),
+                &self.options.prices,
+                Arc::clone(&self.metrics),
+            ),
         };
         tokio::spawn(usage::run(beginning));
     }
+}
+
+/// What the machine calls itself, where no cluster has a name for it.
+fn hostname() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    name.map_or_else(|_| "this machine".to_owned(), |name| name.trim().to_owned())
 }

@@ -33,6 +33,11 @@ impl Family {
         Family { name: name.into(), help, kind, rows: Vec::new() }
     }
 
+    pub(super) fn with(mut self, labels: Labels, value: f64) -> Self {
+        self.add(labels, value);
+        self
+    }
+
     pub(super) fn add(&mut self, labels: Labels, value: f64) {
         self.rows.push((labels, value));
     }

@@ -71,6 +71,7 @@ impl FakePods {
             namespace: "default".to_owned(),
             name: name.to_owned(),
             uid: format!("uid-{name}"),
+            workload: format!("Pod/{name}"),
             node: Some("node0".to_owned()),
             labels: BTreeMap::new(),
             annotations: slices.map(|text| (names::SLICES.to_owned(), text)).into_iter().collect(),

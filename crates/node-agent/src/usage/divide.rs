@@ -259,6 +259,8 @@ impl Kept {
                 now: now.map(|((busy, _), last)| part(busy, last)),
                 memory: metered.map_or(0, |metered| metered.memory.0),
                 memory_limit: tenant.memory_limit.or_else(|| memory_of(gpu, &tenant.part)),
+                part_memory: memory_of(gpu, &tenant.part),
+                shares: tenant.shares,
                 promised: tenant.promised.map(|promised| f64::from(promised) / 1000.0),
                 throttled: tenant.throttled,
                 denied: tenant.denied,

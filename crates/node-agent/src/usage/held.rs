@@ -3,6 +3,7 @@
 use super::tenant::{Mechanism, Tenant};
 use crate::holders::{ClaimHeld, Holdings};
 use carve_dra_driver::{ClaimRecord, Stage, UsageRecord};
+use carve_economics::replica;
 use carve_slicing::{Device, Held, Offer};
 use std::collections::BTreeMap;
 
@@ -29,7 +30,9 @@ fn by_plugin(held: &[Held], offer: &Offer) -> Vec<Tenant> {
         .map(|device| (device.id.as_str(), device))
         .collect();
     let tenant = |held: &Held| {
-        let (mechanism, promised) = match devices.get(held.device.as_str()).map(|device| device.share) {
+        let share = devices.get(held.device.as_str()).map(|device| device.share);
+        let shares = share.map(|share| replica(u32::try_from(share.replicas).unwrap_or(u32::MAX)));
+        let (mechanism, promised) = match share {
             Some(share) => match share.mechanism {
                 carve_slicing::Mechanism::Exclusive => (Mechanism::Whole, None),
                 carve_slicing::Mechanism::TimeSlicing => (Mechanism::TimeSlicing, None),
@@ -41,7 +44,7 @@ fn by_plugin(held: &[Held], offer: &Offer) -> Vec<Tenant> {
             None => (Mechanism::Whole, None),
         };
         let part = held.part().as_str().to_owned();
-        Tenant { part, mechanism, promised, ..Tenant::of(held.holder.clone()) }
+        Tenant { part, mechanism, shares, promised, ..Tenant::of(held.holder.clone()) }
     };
     // What is no part of a GPU, such as a token or somebody else's device, is told by whoever knows it.
     let parts = held.iter().filter(|held| ["GPU-", "MIG-"].iter().any(|kind| held.device.starts_with(kind)));

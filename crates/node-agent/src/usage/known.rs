@@ -3,7 +3,7 @@
 use super::tenant::{Counted, Mechanism, Tenant};
 use crate::metrics::ShareSeries;
 use carve_slicing::{Holder, NodeGpus, Offer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
@@ -15,6 +15,32 @@ pub(crate) struct Known {
     counted: Notify,
 }
 
+/// What a machine is to its cloud; empty where that is not known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct MachineFacts {
+    /// What the cluster calls it.
+    pub(crate) node: String,
+    /// `g5.xlarge`.
+    pub(crate) instance_type: String,
+    /// `spot` or `on-demand`.
+    pub(crate) capacity_type: String,
+    /// `us-east-1a`.
+    pub(crate) zone: String,
+}
+
+impl MachineFacts {
+    /// As the labels of its Node say.
+    pub(crate) fn of(node: &str, labels: &BTreeMap<String, String>) -> Self {
+        let label = |name: &str| labels.get(name).cloned().unwrap_or_default();
+        MachineFacts {
+            node: node.to_owned(),
+            instance_type: label("node.kubernetes.io/instance-type"),
+            capacity_type: label("karpenter.sh/capacity-type"),
+            zone: label("topology.kubernetes.io/zone"),
+        }
+    }
+}
+
 /// Everything at a moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
@@ -22,6 +48,10 @@ pub(crate) struct Facts {
     pub(crate) node: Option<Arc<NodeGpus>>,
     /// What kubelet is offered.
     pub(crate) offer: Arc<Offer>,
+    /// GPUs and MIG devices that may not be given out, by UUID.
+    pub(crate) sick: Arc<BTreeSet<String>>,
+    /// What the machine is to its cloud.
+    pub(crate) machine: Arc<MachineFacts>,
     /// Shares, by the door that they came through, and how often each door has looked at what they counted.
     pub(crate) shares: BTreeMap<String, (u64, Vec<Tenant>)>,
 }
@@ -41,11 +71,22 @@ impl Known {
         self.counted.notified().await;
     }
 
-    /// The GPUs are these, and this is offered of them.
-    pub(crate) fn learn(&self, node: &NodeGpus, offer: &Offer) {
+    /// The machine is this.
+    pub(crate) fn learn_machine(&self, machine: MachineFacts) {
+        let mut facts = self.facts();
+        if *facts.machine != machine {
+            facts.machine = Arc::new(machine);
+        }
+    }
+
+    /// The GPUs are these, this is offered of them, and these parts are sick.
+    pub(crate) fn learn(&self, node: &NodeGpus, offer: &Offer, sick: BTreeSet<String>) {
         let mut facts = self.facts();
         if facts.node.as_deref() != Some(node) {
             facts.node = Some(Arc::new(node.clone()));
+        }
+        if *facts.sick != sick {
+            facts.sick = Arc::new(sick);
         }
         if *facts.offer != *offer {
             facts.offer = Arc::new(offer.clone());

@@ -16,16 +16,18 @@ mod row;
 mod tenant;
 mod who;
 
-pub(crate) use known::Known;
+pub(crate) use known::{Known, MachineFacts};
 pub(crate) use row::{ContainerRow, DeviceRow, UnitRow, UsageRows};
 
 use crate::dra::oversight::Processes;
 use crate::holders::holders;
+use crate::ledger::Accountant;
 use crate::machine::{Machine, OwnerGone};
 use crate::metrics::Metrics;
 use ask::{Said, ask};
 use carve_cluster_api::NodeApi;
 use carve_dra_driver::RecordStore;
+use carve_slicing::Holder;
 use divide::Divider;
 use held::{OurClaims, by_kubelet};
 use known::Facts;
@@ -56,6 +58,8 @@ pub(crate) struct UsageBeginning {
     pub(crate) claims: RecordStore,
     pub(crate) driver: String,
     pub(crate) boot: String,
+    /// Keeps the books of what the machine costs.
+    pub(crate) accountant: Accountant,
 }
 
 /// Looks again and again.
@@ -98,7 +102,12 @@ impl Door {
         let whose = self.who.of(&pids).await;
         let whose = pids.into_iter().zip(whose).collect();
         self.divider.divide(&facts, &self.held, &said, &whose);
-        self.beginning.metrics.usage(self.divider.rows(node));
+        let rows = self.divider.rows(node);
+        let who = &mut self.who;
+        who.learn_workloads(rows.containers.iter().map(|row| &row.holder)).await;
+        let workload = |holder: &Holder| who.workload(holder);
+        self.beginning.accountant.look(&rows, node, &facts.sick, &facts.machine, workload).await;
+        self.beginning.metrics.usage(rows);
     }
 
     /// Who has what now. While kubelet does not say, its last answer counts.

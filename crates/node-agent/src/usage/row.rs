@@ -1,5 +1,6 @@
 //! What is told of containers and devices.
 
+use carve_economics::Parts;
 use carve_gpu_host::Readings;
 use carve_slicing::Holder;
 use carve_usage::Evidence;
@@ -26,6 +27,10 @@ pub(crate) struct ContainerRow {
     /// Bytes now.
     pub(crate) memory: u64,
     pub(crate) memory_limit: Option<u64>,
+    /// Bytes of the part.
+    pub(crate) part_memory: Option<u64>,
+    /// What it has of the part, where the part is given out in equal shares.
+    pub(crate) shares: Option<Parts>,
     /// Of the part's time, where something was promised.
     pub(crate) promised: Option<f64>,
     pub(crate) throttled: Option<f64>,

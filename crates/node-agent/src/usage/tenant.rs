@@ -1,5 +1,6 @@
 //! A container with a part of a GPU, whichever way it came by it, and all of them by the device that they share; pure.
 
+use carve_economics::Parts;
 use carve_gpu_host::MigDevice;
 use carve_gpu_model::{GpuIndex, GpuInstanceId};
 use carve_slicing::{Holder, NodeGpu, NodeGpus};
@@ -47,6 +48,8 @@ pub(crate) struct Tenant {
     /// UUID of the GPU or MIG device.
     pub(crate) part: String,
     pub(crate) mechanism: Mechanism,
+    /// What it has of the part, where the part is given out in equal shares.
+    pub(crate) shares: Option<Parts>,
     /// Of the part's time, in thousandths; none where nothing was promised.
     pub(crate) promised: Option<u32>,
     /// Bytes that it may have, where that is less than the part.
@@ -66,6 +69,7 @@ impl Tenant {
             holder,
             part: String::new(),
             mechanism: Mechanism::Whole,
+            shares: None,
             promised: None,
             memory_limit: None,
             throttled: None,
@@ -76,6 +80,8 @@ impl Tenant {
 
     fn join(&mut self, other: Tenant) {
         let sum = |one: Option<u64>, other: Option<u64>| Some(one?.saturating_add(other?));
+        let add = |one: Parts, other: Parts| Parts(one.0.saturating_add(other.0).min(Parts::ALL.0));
+        self.shares = self.shares.zip(other.shares).map(|(one, other)| add(one, other));
         self.promised = self.promised.zip(other.promised).map(|(one, other)| (one + other).min(1000));
         self.memory_limit = sum(self.memory_limit, other.memory_limit);
         self.throttled = self.throttled.zip(other.throttled).map(|(one, other)| one + other);

@@ -34,7 +34,7 @@ impl Bench {
         let host = SimulatedHost::new(Machine::named("h200-141gb:1").unwrap());
         let node = NodeGpus::read(&host, &MigMinors::default()).unwrap();
         let known = Known::default();
-        known.learn(&node, &Offer::default());
+        known.learn(&node, &Offer::default(), Default::default());
         Bench {
             uuid: node.gpus[0].gpu.uuid.0.clone(),
             known,

@@ -4,7 +4,7 @@ use crate::dra::oversight::Processes;
 use carve_cluster_api::{NodeApi, PodView};
 use carve_slicing::Holder;
 use carve_usage::container_of;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// Whose a process is.
@@ -36,6 +36,10 @@ pub(crate) struct Who {
     /// Whether the agent sees none but its own processes.
     alone: bool,
     containers: BTreeMap<String, Holder>,
+    /// What made each pod, by namespace and name.
+    workloads: BTreeMap<(String, String), String>,
+    /// Pods that no list had, and how many did not.
+    strange: BTreeMap<(String, String), u32>,
     /// Containers that no list had, and how many did not.
     missing: BTreeMap<String, u32>,
     /// When pods were last asked for.
@@ -52,6 +56,8 @@ impl Who {
             processes,
             alone,
             containers: BTreeMap::new(),
+            workloads: BTreeMap::new(),
+            strange: BTreeMap::new(),
             missing: BTreeMap::new(),
             listed: None,
             told: false,
@@ -75,6 +81,27 @@ impl Who {
             Err(id) => self.containers.get(&id).cloned().map_or(nobody.clone(), Whose::Container),
         };
         found.into_iter().map(known).collect()
+    }
+
+    /// Makes sure that it is known what made these pods, as far as the cluster tells.
+    pub(crate) async fn learn_workloads(&mut self, holders: impl Iterator<Item = &Holder>) {
+        let pods = holders.map(|holder| (holder.namespace.clone(), holder.pod.clone()));
+        let unknown: BTreeSet<(String, String)> =
+            pods.filter(|pod| !self.workloads.contains_key(pod)).collect();
+        self.strange.retain(|pod, _| unknown.contains(pod));
+        if unknown.iter().all(|pod| self.strange.get(pod).is_some_and(|tries| *tries >= TRIES)) {
+            return;
+        }
+        self.list(&[]).await;
+        for pod in unknown.into_iter().filter(|pod| !self.workloads.contains_key(pod)) {
+            *self.strange.entry(pod).or_default() += 1;
+        }
+    }
+
+    /// What made a container's pod: `Deployment/web`; the pod itself where nothing did or nobody knows.
+    pub(crate) fn workload(&self, holder: &Holder) -> String {
+        let known = self.workloads.get(&(holder.namespace.clone(), holder.pod.clone()));
+        known.cloned().unwrap_or_else(|| format!("Pod/{}", holder.pod))
     }
 
     /// Whose a process is, or the id of a container that is not known yet.
@@ -105,6 +132,8 @@ impl Who {
     fn learn(&mut self, pods: &[PodView], wanted: &[&String]) {
         self.told = true;
         self.containers = pods.iter().flat_map(containers).collect();
+        let made = |pod: &PodView| ((pod.namespace.clone(), pod.name.clone()), pod.workload.clone());
+        self.workloads = pods.iter().map(made).collect();
         let before = std::mem::take(&mut self.missing);
         // Only what is still looked for is remembered.
         let missing = wanted.iter().filter(|id| !self.containers.contains_key(**id));
@@ -133,6 +162,7 @@ mod tests {
             namespace: "team".to_owned(),
             name: "one".to_owned(),
             uid: "u".to_owned(),
+            workload: "Deployment/web".to_owned(),
             node: None,
             labels: Default::default(),
             annotations: Default::default(),
@@ -153,6 +183,7 @@ mod tests {
             assert_eq!(who.missing.get("bb"), Some(&tries));
         }
         assert_eq!(who.containers["aa"].container, "main");
+        assert_eq!(who.workload(&who.containers["aa"]), "Deployment/web");
         assert!(!who.missing.contains_key("aa"), "it was found");
         who.learn(&[pod("aa")], &[]);
         assert!(who.missing.is_empty(), "nobody looks for it any more");
