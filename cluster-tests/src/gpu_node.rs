@@ -29,7 +29,7 @@ pub struct GpuNode {
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Built stand-ins, next to the test programs; `None` (said aloud) where they were not built.
-pub(crate) fn stand_ins() -> Option<PathBuf> {
+pub fn stand_ins() -> Option<PathBuf> {
     let named = std::env::var_os("CARVE_SIMULATED_DRIVER").map(PathBuf::from);
     match named.and_then(|library| Some(library.parent()?.to_owned())) {
         Some(folder) => Some(folder),

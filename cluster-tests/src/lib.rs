@@ -41,7 +41,7 @@ pub use dra_batch::{Batch, Unit, counted};
 pub use dra_claims::{Scenario, devices_given, documents, given_device, why_waiting};
 pub use dra_node::{Ask, DRIVER, apply_classes, device_of};
 pub use dra_offer::{DeviceOrder, Offered, class_objects, machine_layout, slice_objects, text_attribute};
-pub use gpu_node::{AgentOnNode, GpuNode};
+pub use gpu_node::{AgentOnNode, GpuNode, stand_ins};
 pub use hollow_nodes::HollowNodes;
 pub use karpenter::{Advertised, Brought, KarpenterRun, Reported, define};
 pub use kubelet_record::Record;

@@ -102,6 +102,27 @@ fn pod(name: &str, image: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
 }
 
+/// Without agents there is nothing to add up, and that is told; with agents it has the right to ask them, and nobody else.
+fn adds_up_books(cluster: &Cluster, installed: &Installed) {
+    let leader = installed.leaders().remove(0);
+    let asked = |path: &str| {
+        let path = format!("/api/v1/namespaces/carve/pods/https:{leader}:8443/proxy{path}");
+        cluster.try_kubectl(&["get", "--raw", &path], None)
+    };
+    let report =
+        asked("/api/v1/cost?by=node").unwrap_or_else(|error| panic!("{error}\n{}", installed.logs()));
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!((&report["kind"], &report["rows"]), (&"CostReport".into(), &json!([])), "{report:#}");
+    let told = asked("/allocation/compute?window=1d&aggregate=namespace").expect("it is answered");
+    assert_eq!(serde_json::from_str::<Value>(&told).expect("JSON"), json!({"code": 200, "data": [{}]}));
+    let account = "--as=system:serviceaccount:carve:carve-controller";
+    for (namespace, may) in [("carve", "yes"), ("default", "no")] {
+        let words = ["auth", "can-i", "get", "pods/proxy", "-n", namespace, account];
+        let said = cluster.try_kubectl(&words, None).unwrap_or_else(|error| error);
+        assert!(said.contains(may), "{namespace}: {said}");
+    }
+}
+
 #[test]
 fn the_shipped_manifests_work_with_the_rights_that_they_name() {
     let Some(cluster) = Cluster::connect() else { return };
@@ -131,6 +152,7 @@ fn the_shipped_manifests_work_with_the_rights_that_they_name() {
         cluster.until_or(&format!("{name} is placed"), PATIENCE, placed, || installed.logs());
     };
     create("first");
+    adds_up_books(&cluster, &installed);
     // The leader goes, without a chance to say so.
     let first = installed.leaders().remove(0);
     cluster.kubectl(&["delete", "pod", &first, "-n", "carve", "--force", "--grace-period=0"]);

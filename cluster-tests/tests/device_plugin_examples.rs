@@ -1,7 +1,7 @@
 //! The manifests of `examples/agent`, applied as people apply them: only the image and the places of the simulated driver
 //! are others.
 
-use carve_cluster_tests::{Cluster, GpuNode, PATIENCE};
+use carve_cluster_tests::{Cluster, GpuNode, PATIENCE, stand_ins};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -76,6 +76,32 @@ impl Drop for Applied<'_> {
     }
 }
 
+/// `carve cost` asks the agent through the API server: one of eight GPUs is the pod's, and the rest nobody's.
+fn is_paid_for(cluster: &Cluster, namespace: &str) {
+    cluster.label("node0", "node.kubernetes.io/instance-type", "p4d.24xlarge");
+    let carve = stand_ins().expect("they are built").join("carve");
+    let script =
+        format!("KUBECONFIG={} {} cost --by workload -o json 2>&1", cluster.kubeconfig(), carve.display());
+    let asked = || cluster.on_node(&["sh", "-c", &script]);
+    let name = format!("{namespace}/Pod/looker");
+    let row = |report: &Value| {
+        let rows = report["rows"].as_array().cloned().unwrap_or_default();
+        rows.into_iter().find(|row| row["name"] == *name)
+    };
+    let report = || serde_json::from_str::<Value>(&asked()).unwrap_or_default();
+    let paid = || row(&report()).is_some_and(|row| row["total"].as_f64() > Some(0.0));
+    cluster.until_or("the pod is paid for", PATIENCE, paid, asked);
+    let report = report();
+    assert_eq!(report["nodes"]["node0"]["source"], "AWS us-east-1 on demand, 2026-07-20", "{report:#}");
+    let total = report["total"]["total"].as_f64().expect("a number");
+    let pod = row(&report).expect("it pays")["total"].as_f64().expect("a number");
+    assert!(pod < total / 8.0 + 1e-9, "an eighth, while it was there: {report:#}");
+    let sum: f64 =
+        report["rows"].as_array().into_iter().flatten().filter_map(|row| row["total"].as_f64()).sum();
+    assert!((sum - total).abs() < 1e-6, "{report:#}");
+    let _ = cluster.try_kubectl(&["label", "node", "node0", "node.kubernetes.io/instance-type-"], None);
+}
+
 #[test]
 fn the_examples_work_as_the_documentation_says() {
     let Some(cluster) = Cluster::connect() else { return };
@@ -115,6 +141,7 @@ fn the_examples_work_as_the_documentation_says() {
     let seen = namespace.exec("looker", &["/carve", "gpus", "-o", "json"]);
     let seen: Value = serde_json::from_str(&seen).unwrap_or_else(|error| panic!("{error}: {seen}"));
     assert_eq!(seen["gpus"].as_array().map(Vec::len), Some(1), "its own GPU and no other: {seen:#}");
+    is_paid_for(&cluster, namespace.name());
     cluster.kubectl(&["delete", "pod", "looker", "-n", namespace.name()]);
 
     let choose = |name: &str| cluster.label("node0", "nvidia.com/device-plugin.config", name);

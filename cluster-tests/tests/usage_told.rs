@@ -129,6 +129,27 @@ fn import_programs(cluster: &Cluster) {
     import_taking(cluster, env!("CARGO_BIN_EXE_takes_memory"), env!("CARGO_BIN_EXE_takes_time"));
 }
 
+/// A node of a type, until the test is over.
+struct Priced<'a> {
+    cluster: &'a Cluster,
+    node: &'static str,
+}
+
+const TYPE: &str = "node.kubernetes.io/instance-type";
+
+impl<'a> Priced<'a> {
+    fn label(cluster: &'a Cluster, node: &'static str, kind: &str) -> Self {
+        cluster.label(node, TYPE, kind);
+        Priced { cluster, node }
+    }
+}
+
+impl Drop for Priced<'_> {
+    fn drop(&mut self) {
+        let _ = self.cluster.try_kubectl(&["label", "node", self.node, &format!("{TYPE}-")], None);
+    }
+}
+
 #[test]
 fn twelve_pods_are_told_apart() {
     let (Some(cluster), Some(library)) = (Cluster::connect(), limiter_library()) else { return };
@@ -136,6 +157,8 @@ fn twelve_pods_are_told_apart() {
     import_programs(&cluster);
     let namespace = cluster.namespace("usage");
     let library = library.display().to_string();
+    // What it costs is known from its type.
+    let _priced = Priced::label(&cluster, "node0", "p5en.48xlarge");
     let agent = node.serve_claims(&namespace, &[("CARVE_LIMITER", &library)]);
     let bench = Bench { cluster: &cluster, node: &node, namespace: &namespace };
     let uuids: Vec<String> = node.machine().gpus().expect("GPUs").into_iter().map(|gpu| gpu.uuid.0).collect();
@@ -229,6 +252,33 @@ fn twelve_pods_are_told_apart() {
         close(pod, part(pod, "equal"), 0.2);
     }
     close("all who take turns", taking_turns.iter().map(|pod| part(pod, "equal")).sum(), 0.6);
+    // Everybody pays for their part of a fifth of the machine, and what all pay is what it costs.
+    let cost = |words: &[&str]| {
+        after.sum("carve_cost_dollars_total", words) - before.sum("carve_cost_dollars_total", words)
+    };
+    let node_cost = |words: &[&str]| {
+        after.sum("carve_node_cost_dollars_total", words) - before.sum("carve_node_cost_dollars_total", words)
+    };
+    let all = node_cost(&[]);
+    assert!(all > 0.0, "{}", after.0);
+    close("the price of an hour", after.sum("carve_node_price_dollars_per_hour", &["AWS us-east-1"]), 63.296);
+    for (pods, weight) in [(taking_turns, 1.0 / 3.0), (over_mps, 0.3), (with_fractions, 0.3)] {
+        for pod in pods {
+            close(&format!("{pod} pays"), cost(&[&format!("pod=\"{pod}\"")]) / all, weight / 5.0);
+        }
+    }
+    let used = |pod: &str| {
+        let pod = format!("pod=\"{pod}\"");
+        cost(&[&pod, "kind=\"used\""]) / cost(&[&pod])
+    };
+    for (pod, percent) in in_mig.iter().zip([70, 50, 25]) {
+        close(&format!("{pod} has used of what it pays for"), used(pod), f64::from(percent) / 100.0);
+    }
+    // A fifth of the time is three fifths of a third.
+    close("t1 has used of what it pays for", used("t1"), 0.6);
+    let kinds = ["idle", "fragmentation", "overhead"];
+    let nobodys: f64 = kinds.iter().map(|kind| node_cost(&[&format!("kind=\"{kind}\"")])).sum();
+    close("all that is paid", cost(&[]) + nobodys, all);
     // Memory is told of every process.
     for (pod, gib) in taking_turns.iter().zip([3, 2, 1]) {
         let label = format!("pod=\"{pod}\"");

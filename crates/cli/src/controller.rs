@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Outcome, UNREADABLE};
 use crate::service::serve;
 use crate::webhook::address;
-use carve_controller::{ControllerOptions, Reached, Road, connect, run};
+use carve_controller::{Agents, ControllerOptions, Reached, Road, connect, run};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -45,6 +45,12 @@ pub(crate) struct ControllerArgs {
     /// Deployment of the second kube-scheduler, in the same namespace: restarted when it must learn of a new authority
     #[arg(long, env = "CARVE_SCHEDULER", value_name = "NAME")]
     scheduler: Option<String>,
+    /// Labels of the agents' pods, in the same namespace, whose books are added up under /api/v1/cost
+    #[arg(long, env = "CARVE_AGENTS", default_value = "app=carve-agent", value_name = "LABELS")]
+    agents: String,
+    /// Port of the agents
+    #[arg(long, env = "CARVE_AGENTS_PORT", default_value_t = 9411, value_name = "PORT")]
+    agents_port: u16,
     /// Name of this pod
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pod_name: Option<String>,
@@ -101,6 +107,11 @@ fn options(args: &ControllerArgs) -> Result<ControllerOptions, Failure> {
         },
         driver: args.driver_name.clone(),
         scheduler: args.scheduler.clone(),
+        agents: Agents {
+            namespace: Some(args.namespace.clone()),
+            selector: args.agents.clone(),
+            port: args.agents_port,
+        },
     })
 }
 

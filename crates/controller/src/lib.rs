@@ -6,11 +6,13 @@
 //!   kube-scheduler ──▶ routes ──▶ Extender: filter, prioritize, preempt, bind ──▶ Store: one Binding
 //!   API server ──▶ admit: reviews, webhook configurations, ResourceClaimTemplates
 //!   provision: Karpenter's NodePools and NodeOverlays for policies, and new nodes that are let in
+//!   books: what agents' ledgers sum up to, for whoever asks over HTTP
 //!   certificates: one authority for both doors, in a Secret; serve: HTTPS; election, lease, leader: which replica decides
 //! ```
 //! The API server is behind [`Store`], so that the same controller can run over something else that keeps objects.
 
 mod admit;
+mod books;
 mod certificates;
 mod cluster;
 pub mod election;
@@ -28,6 +30,7 @@ mod serve;
 mod store;
 
 pub use admit::Reached;
+pub use books::Agents;
 pub use carve_admission::Road;
 pub use carve_cluster_api::connect;
 pub use cluster::Cluster;

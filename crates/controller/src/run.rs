@@ -1,6 +1,7 @@
 //! The controller's process: everything that runs in it, from its start to its end.
 
 use crate::admit::{Knowledge, Reached, register, routes as admission_routes, templates};
+use crate::books::{self, Agents};
 use crate::certificates::keeper::Keeper;
 use crate::cluster::Cluster;
 use crate::extender::Extender;
@@ -46,6 +47,8 @@ pub struct ControllerOptions {
     pub driver: String,
     /// The scheduler's Deployment, which is restarted before its authority ends.
     pub scheduler: Option<String>,
+    /// Agents whose books it adds up.
+    pub agents: Agents,
 }
 
 /// Why the controller does not run.
@@ -105,8 +108,9 @@ pub async fn run(
         }
     };
     let metrics = Metrics::default();
-    let admission =
-        admission_routes(knowledge.clone(), client.clone()).merge(metrics_routes(metrics.clone(), leads()));
+    let admission = admission_routes(knowledge.clone(), client.clone())
+        .merge(metrics_routes(metrics.clone(), leads()))
+        .merge(books::routes(client.clone(), options.agents.clone()));
     let doors = async {
         tokio::try_join!(
             serve(admission_listener, admission, Callers::Anyone, certificates.clone(), stopped()),

@@ -18,5 +18,6 @@ pub use ledger::{
 pub use money::{Money, Rate};
 pub use prices::{Price, PriceError, Prices};
 pub use told::{
-    Aggregate, AggregateError, CostReport, CostRow, Covered, NodePrice, Window, WindowError, moment, opencost,
+    Aggregate, AggregateError, CostReport, CostRow, Covered, NodePrice, Question, Step, Window, WindowError,
+    WrongQuestion, moment, opencost,
 };

@@ -16,19 +16,15 @@ pub(crate) fn answer(args: &CostArgs) -> Outcome {
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     Window::parse(&args.since, now).map_err(|error| Failure::new(format!("--since: {error}")))?;
     let mut covered = Covered::default();
-    let mut silent = Vec::new();
-    let mut asked = 0;
-    if args.ledger.is_empty() {
-        for (from, answer) in asked::ledgers(args)? {
-            asked += 1;
-            match answer.and_then(|text| take(&mut covered, &text)) {
-                Ok(()) => {}
-                Err(why) => silent.push(format!("{from}: {why}")),
-            }
-        }
+    let asked = if args.ledger.is_empty() { asked::ledgers(args)? } else { Vec::new() };
+    let count = asked.len();
+    for (from, answer) in asked {
+        covered.take_answer(&from, answer);
     }
     for file in &args.ledger {
-        take(&mut covered, &input::read_recorded(file)?).map_err(|why| Failure {
+        let documents = LedgerDocument::read_all(&input::read_recorded(file)?);
+        let taken = documents.and_then(|all| all.iter().try_for_each(|one| covered.take(one)));
+        taken.map_err(|why| Failure {
             code: UNREADABLE,
             ..Failure::new(format!("{}: {why}", input::shown(file)))
         })?;
@@ -40,20 +36,14 @@ pub(crate) fn answer(args: &CostArgs) -> Outcome {
         CostOutput::Json => print::json(&report),
         CostOutput::Yaml => print::yaml(&report),
     }?;
-    if silent.is_empty() {
+    if report.missing.is_empty() {
         return Ok(());
     }
     let what = format!(
-        "{} of {asked} agents did not tell, so their machines are missing:\n  {}",
-        silent.len(),
-        silent.join("\n  ")
+        "{} of {count} agents did not tell, so their machines are missing:\n  {}",
+        report.missing.len(),
+        report.missing.join("\n  ")
     );
     Err(Failure::new(what)
-        .hint("carve explain and kubectl logs of these agents say more; --port and --selector must fit them"))
-}
-
-/// Takes in a document: one ledger or a list of them.
-fn take(covered: &mut Covered, text: &str) -> Result<(), String> {
-    let documents = LedgerDocument::read_all(text).map_err(|error| error.to_string())?;
-    documents.iter().try_for_each(|document| covered.take(document)).map_err(|error| error.to_string())
+        .hint("kubectl logs of these agents says more; --port and --selector must fit them"))
 }

@@ -114,7 +114,11 @@ pub fn opencost(covered: &Covered, window: Window, aggregate: &[Aggregate]) -> V
     let told = sums.into_iter().filter(|(name, sum)| name != IDLE || sum.bill != Bill::default());
     let set: serde_json::Map<String, Value> =
         told.map(|(name, sum)| (name.clone(), allocation(&name, &sum, window))).collect();
-    json!({"code": 200, "data": [set]})
+    let mut answer = json!({"code": 200, "data": [set]});
+    if !covered.missing.is_empty() {
+        answer["warning"] = format!("these did not tell: {}", covered.missing.join("; ")).into();
+    }
+    answer
 }
 
 fn allocation(name: &str, sum: &Sum, window: Window) -> Value {

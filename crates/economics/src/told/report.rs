@@ -16,6 +16,8 @@ pub struct Covered {
     pub nodes: BTreeMap<String, NodePrice>,
     /// Time on machines whose price nobody knew.
     pub unpriced: Millis,
+    /// Agents that did not tell, and why; their machines are not covered.
+    pub missing: Vec<String>,
 }
 
 /// What a machine costs now.
@@ -51,6 +53,18 @@ impl Covered {
         }
         Ok(())
     }
+
+    /// Takes in what somebody answered: one ledger or a list of them, or why there is none.
+    pub fn take_answer(&mut self, from: &str, answer: Result<String, String>) {
+        let documents =
+            answer.and_then(|text| LedgerDocument::read_all(&text).map_err(|error| error.to_string()));
+        let taken = documents.and_then(|documents| {
+            documents.iter().try_for_each(|document| self.take(document)).map_err(|error| error.to_string())
+        });
+        if let Err(why) = taken {
+            self.missing.push(format!("{from}: {why}"));
+        }
+    }
 }
 
 /// Everything that is told.
@@ -75,6 +89,9 @@ pub struct CostReport {
     pub nodes: BTreeMap<String, NodePrice>,
     /// Hours on machines whose price nobody knew; they cost nothing here.
     pub unpriced_hours: f64,
+    /// Agents that did not tell, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
 }
 
 /// One row, in dollars.
@@ -152,6 +169,7 @@ impl CostReport {
             total: CostRow::of(None, ledger.total(), all),
             nodes: covered.nodes.clone(),
             unpriced_hours: covered.unpriced.0 as f64 / 3_600_000.0,
+            missing: covered.missing.clone(),
         }
     }
 }

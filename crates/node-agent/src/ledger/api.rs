@@ -6,25 +6,10 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use carve_economics::{Aggregate, By, CostReport, Covered, LedgerDocument, Window, opencost};
-use serde::Deserialize;
+use carve_economics::{API_VERSION, Covered, LedgerDocument, Question, Span, Step, Window, WrongQuestion};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-
-/// What is asked for when nothing is said.
-const USUAL: &str = "24h";
-
-/// Everything that can be asked.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Asked {
-    since: Option<String>,
-    window: Option<String>,
-    by: Option<String>,
-    aggregate: Option<String>,
-    step: Option<String>,
-}
 
 /// Its routes.
 pub(crate) fn routes<S: Clone + Send + Sync + 'static>(desk: Arc<Desk>) -> Router<S> {
@@ -37,11 +22,17 @@ pub(crate) fn routes<S: Clone + Send + Sync + 'static>(desk: Arc<Desk>) -> Route
 }
 
 /// What is wrong with a question.
-struct Wrong(String);
+struct Wrong(WrongQuestion);
+
+impl From<WrongQuestion> for Wrong {
+    fn from(wrong: WrongQuestion) -> Self {
+        Wrong(wrong)
+    }
+}
 
 impl IntoResponse for Wrong {
     fn into_response(self) -> Response {
-        (StatusCode::BAD_REQUEST, Json(json!({"code": 400, "message": self.0}))).into_response()
+        (StatusCode::BAD_REQUEST, Json(json!({"code": 400, "message": self.0.to_string()}))).into_response()
     }
 }
 
@@ -51,9 +42,8 @@ fn now() -> i64 {
 }
 
 /// The window, and the hours that have to do with it.
-async fn hours(desk: &Arc<Desk>, asked: &Asked) -> Result<(Window, Vec<LedgerDocument>), Wrong> {
-    let text = asked.since.as_deref().or(asked.window.as_deref()).unwrap_or(USUAL);
-    let window = Window::parse(text, now()).map_err(|error| Wrong(error.to_string()))?;
+async fn hours(desk: &Arc<Desk>, asked: &Question) -> Result<(Window, Vec<LedgerDocument>), Wrong> {
+    let window = asked.window(now())?;
     let desk = Arc::clone(desk);
     let found = tokio::task::spawn_blocking(move || desk.hours(window)).await;
     Ok((window, found.unwrap_or_default()))
@@ -68,15 +58,11 @@ fn covered(hours: &[LedgerDocument]) -> Covered {
     covered
 }
 
-async fn ledger(State(desk): State<Arc<Desk>>, Query(asked): Query<Asked>) -> Result<Response, Wrong> {
+async fn ledger(State(desk): State<Arc<Desk>>, Query(asked): Query<Question>) -> Result<Response, Wrong> {
+    let step = asked.step()?;
     let (_, hours) = hours(&desk, &asked).await?;
-    match asked.step.as_deref() {
-        None => Ok(Json(json!({"apiVersion": carve_economics::API_VERSION, "kind": "LedgerList", "items": merged(&hours)})).into_response()),
-        Some("hour") => {
-            Ok(Json(json!({"apiVersion": carve_economics::API_VERSION, "kind": "LedgerList", "items": hours})).into_response())
-        }
-        Some(other) => Err(Wrong(format!("step: '{other}' is not known; write hour, or leave it away"))),
-    }
+    let items = if step == Step::Hour { hours } else { merged(&hours) };
+    Ok(Json(json!({"apiVersion": API_VERSION, "kind": "LedgerList", "items": items})).into_response())
 }
 
 /// All hours as one.
@@ -84,23 +70,16 @@ fn merged(hours: &[LedgerDocument]) -> Vec<LedgerDocument> {
     let Some(last) = hours.last() else { return Vec::new() };
     let covered = covered(hours);
     let (from, until) = covered.span.unwrap_or_default();
-    let span = carve_economics::Span { from, until, unpriced: covered.unpriced };
+    let span = Span { from, until, unpriced: covered.unpriced };
     vec![LedgerDocument::of(&covered.ledger, &last.node, &span, last.price.clone())]
 }
 
-async fn cost(State(desk): State<Arc<Desk>>, Query(asked): Query<Asked>) -> Result<Response, Wrong> {
+async fn cost(State(desk): State<Arc<Desk>>, Query(asked): Query<Question>) -> Result<Response, Wrong> {
     let (_, hours) = hours(&desk, &asked).await?;
-    let by = asked.by.as_deref().unwrap_or("namespace");
-    let Some(by) = By::ALL.into_iter().find(|one| one.word() == by) else {
-        let words: Vec<&str> = By::ALL.iter().map(|by| by.word()).collect();
-        return Err(Wrong(format!("by: '{by}' is not known; write one of {}", words.join(", "))));
-    };
-    Ok(Json(CostReport::of(&covered(&hours), by)).into_response())
+    Ok(Json(asked.cost(&covered(&hours))?).into_response())
 }
 
-async fn allocation(State(desk): State<Arc<Desk>>, Query(asked): Query<Asked>) -> Result<Response, Wrong> {
+async fn allocation(State(desk): State<Arc<Desk>>, Query(asked): Query<Question>) -> Result<Response, Wrong> {
     let (window, hours) = hours(&desk, &asked).await?;
-    let aggregate = Aggregate::parse(asked.aggregate.as_deref().unwrap_or_default());
-    let aggregate = aggregate.map_err(|error| Wrong(error.to_string()))?;
-    Ok(Json(opencost(&covered(&hours), window, &aggregate)).into_response())
+    Ok(Json(asked.allocation(&covered(&hours), window)?).into_response())
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How often an entry is made while nothing changes.
-const ENTRY: u64 = 10_000;
+const ENTRY: u64 = 5_000;
 /// How often the page is written to disk.
 const SAVE: u64 = 30_000;
 
