@@ -117,7 +117,7 @@ fn adds_up_books(cluster: &Cluster, installed: &Installed) {
     assert_eq!(serde_json::from_str::<Value>(&told).expect("JSON"), json!({"code": 200, "data": [{}]}));
     let account = "--as=system:serviceaccount:carve:carve-controller";
     for (namespace, may) in [("carve", "yes"), ("default", "no")] {
-        let words = ["auth", "can-i", "get", "pods/proxy", "-n", namespace, account];
+        let words = ["auth", "can-i", "get", "pods", "--subresource=proxy", "-n", namespace, account];
         let said = cluster.try_kubectl(&words, None).unwrap_or_else(|error| error);
         assert!(said.contains(may), "{namespace}: {said}");
     }

@@ -127,6 +127,10 @@ fn weight(row: &ContainerRow) -> Option<(Parts, Parts)> {
     if matches!(row.mechanism, "whole" | "mig") {
         return Some((Parts::ALL, Parts::ALL));
     }
+    // Who takes turns was promised nothing; that it may have all of the memory is no promise.
+    if row.mechanism == "time-slicing" {
+        return None;
+    }
     let (memory, compute) = promised(row);
     let weight = dominant(memory, compute);
     let full = if compute == Parts::NONE { weight } else { compute };

@@ -91,9 +91,20 @@ fn replicas_pay_for_their_part_and_have_used_it_when_they_had_its_time() {
 fn who_was_promised_nothing_pays_evenly_for_what_is_left() {
     let node = node("a100-40gb:1");
     let gpu = node.gpus[0].gpu.uuid.0.clone();
-    let pods = ["a", "b", "c"].map(|pod| row(pod, &gpu, "time-slicing", 0.0)).to_vec();
-    let all = now(&node, pods, &[]);
-    assert!(paid(&all, &all, 1).iter().all(|(_, weight, _)| *weight == 333_333));
+    let pods = |seconds| {
+        let turn =
+            |pod| ContainerRow { memory_limit: Some(40 << 30), ..row(pod, &gpu, "time-slicing", seconds) };
+        now(&node, ["a", "b", "c"].map(turn).to_vec(), &[])
+    };
+    let found = paid(&pods(0.0), &pods(2.0), 10);
+    // A fifth of the time is three fifths of a third.
+    assert!(
+        found
+            .iter()
+            .all(|(_, weight, used)| *weight == 333_333
+                && used.is_some_and(|used| used.abs_diff(600_000) < 10)),
+        "{found:?}"
+    );
 }
 
 #[test]
