@@ -1,6 +1,6 @@
 //! Whether a node of a pool is what was promised of it, and what follows: pods are let in, or people and Karpenter's repair are told.
 
-use crate::{Broken, Compiled, NOT_READY};
+use crate::{Broken, Compiled, NOT_READY, POOL, Stage};
 use std::collections::BTreeMap;
 
 /// Condition of a Node that Karpenter's node repair looks at.
@@ -19,6 +19,8 @@ pub struct Arrival<'a> {
     pub labels: &'a BTreeMap<String, String>,
     /// Keys of its taints.
     pub taints: &'a [String],
+    /// How far it is on its way to be cut, where that has its time.
+    pub stage: Option<Stage>,
     /// What pods may have of it.
     pub advertised: &'a BTreeMap<String, u64>,
     /// Seconds since it was made.
@@ -55,10 +57,12 @@ pub struct Judgement {
 pub fn judge(pool: &Compiled, node: Arrival<'_>, ready_within: u64) -> Judgement {
     let held_back = node.taints.iter().any(|key| key == NOT_READY);
     // Karpenter puts its taints on a node when it registers it: one that is taken off earlier comes back.
-    let registered = node.labels.get("karpenter.sh/registered").is_some_and(|value| value == "true");
+    let registered = node.labels.get("karpenter.sh/registered").is_some_and(|value| value == "true")
+        || node.labels.contains_key(POOL);
+    let to_be_cut = matches!(node.stage, Some(Stage::Whole | Stage::Emptying));
     let Some(broken) = broken(pool, node) else {
         return Judgement {
-            let_in: held_back && registered,
+            let_in: held_back && registered && !to_be_cut,
             condition: condition(node, true, "it advertises what was promised of it"),
             ..Judgement::default()
         };
@@ -75,7 +79,8 @@ pub fn judge(pool: &Compiled, node: Arrival<'_>, ready_within: u64) -> Judgement
     };
     Judgement {
         let_in: false,
-        trouble: late || is_new && says_something,
+        // What has whole GPUs until it is cut does as it should.
+        trouble: late || is_new && says_something && node.stage.is_none(),
         condition: if late { condition(node, false, &message) } else { None },
         broken: Some(broken),
     }

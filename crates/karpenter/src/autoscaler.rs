@@ -1,7 +1,8 @@
 //! The same for the cluster autoscaler: tags of auto scaling groups, which say what a node of a group will be like while it has none.
 
 use crate::machines::machines;
-use crate::{GPU, Pool, Promise, Refusal, node_pool};
+use crate::{GPU, NOT_READY, Pool, Promise, Refusal, Stage, node_pool};
+use std::collections::BTreeMap;
 
 /// Before the name of a tag.
 const TEMPLATE: &str = "k8s.io/cluster-autoscaler/node-template";
@@ -24,17 +25,23 @@ pub struct NodeGroup {
 /// The groups of a pool, by model and number of GPUs.
 ///
 /// The taint of nodes that are not ready is not among the tags: the autoscaler would believe that no pod may ever go there. It is
-/// told of it by `--startup-taint=carve.dev/not-ready`.
+/// told of it by `--startup-taint=carve.dev/not-ready`. Where stand-ins ask for machines it is: they bear it, and want whole GPUs.
 pub fn node_groups(pool: &Pool) -> Result<Vec<NodeGroup>, Refusal> {
     pool.check()?;
     let labels = node_pool::labels(pool)?;
     let group = |machines: crate::machines::Machines| {
-        let capacity = machines.promise.capacity().into_iter();
+        let whole = || BTreeMap::from([(GPU.to_owned(), u64::from(machines.gpus))]);
+        let stand_ins = pool.told_by.stand_ins();
+        let capacity = if stand_ins { whole() } else { machines.promise.capacity() }.into_iter();
         let mut tags: Vec<(String, String)> = capacity
             .map(|(name, amount)| (format!("{TEMPLATE}/resources/{name}"), amount.to_string()))
             .collect();
         tags.extend(labels.iter().map(|(key, value)| (format!("{TEMPLATE}/label/{key}"), value.clone())));
         tags.push((format!("{TEMPLATE}/taint/{GPU}"), "true:NoSchedule".to_owned()));
+        if stand_ins {
+            let taint = format!("{}:NoSchedule", Stage::Whole.word());
+            tags.push((format!("{TEMPLATE}/taint/{NOT_READY}"), taint));
+        }
         tags.sort();
         NodeGroup {
             model: machines.model.written,

@@ -3,12 +3,23 @@
 use crate::machines::Machines;
 use crate::overlay::{GPU_COUNT, GPU_NAME, INSTANCE_TYPE, one_of};
 use crate::pool::is_label_value;
-use crate::{ChosenBy, Cut, GPU, MigCut, NOT_READY, PROFILE, Pool, Refusal};
+use crate::{ChosenBy, Cut, GPU, MigCut, NOT_READY, PROFILE, Pool, Refusal, Stage, ToldBy};
+use carve_gpu_model::ProfileName;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Seconds after which a machine without pods goes.
+const EMPTY: u32 = 300;
+/// Label by which agents are told how to cut with MIG.
+const MIG_CONFIG: &str = "nvidia.com/mig.config";
+
 /// The NodePool.
 pub(crate) fn document(pool: &Pool, machines: &[Machines]) -> Result<Value, Refusal> {
+    let (taints, startup_taints) = taints(pool);
+    let empty = match pool.told_by {
+        ToldBy::StandIns { within } => within.max(EMPTY),
+        ToldBy::Overlays | ToldBy::StandInsOfGroups => EMPTY,
+    };
     let mut spec = json!({
         "template": {
             "metadata": {"labels": labels(pool)?},
@@ -19,19 +30,23 @@ pub(crate) fn document(pool: &Pool, machines: &[Machines]) -> Result<Value, Refu
                     "name": pool.node_class.name,
                 },
                 "requirements": requirements(pool, machines),
-                "taints": [{"key": GPU, "value": "true", "effect": "NoSchedule"}],
-                "startupTaints": [{"key": NOT_READY, "effect": "NoSchedule"}],
+                "taints": taints,
             },
         },
         // A pod with a part of a GPU has its model in memory; it is not moved to save a share of a machine.
         "disruption": {
             "consolidationPolicy": "WhenEmpty",
-            "consolidateAfter": "300s",
+            "consolidateAfter": format!("{empty}s"),
             "budgets": [{"nodes": "10%"}],
         },
     });
+    if !startup_taints.is_empty() {
+        spec["template"]["spec"]["startupTaints"] = startup_taints.into();
+    }
     if let Some(gpus) = pool.most_gpus {
-        spec["limits"] = limits(gpus, machines);
+        // Where stand-ins ask for machines, Karpenter counts those that are not cut yet, and the controller the others.
+        let whole = || json!({GPU: gpus.to_string()});
+        spec["limits"] = if pool.told_by.stand_ins() { whole() } else { limits(gpus, machines) };
     }
     Ok(json!({
         "apiVersion": "karpenter.sh/v1",
@@ -41,13 +56,46 @@ pub(crate) fn document(pool: &Pool, machines: &[Machines]) -> Result<Value, Refu
     }))
 }
 
+/// Taints of new nodes, and those that Karpenter waits for. It counts a node as there when the latter are gone, and only then is a node cut for
+/// which stand-ins asked: there the taint is an ordinary one.
+fn taints(pool: &Pool) -> (Vec<Value>, Vec<Value>) {
+    let gpu = json!({"key": GPU, "value": "true", "effect": "NoSchedule"});
+    if pool.told_by.stand_ins() {
+        (vec![gpu, Stage::Whole.taint()], Vec::new())
+    } else {
+        (vec![gpu], vec![json!({"key": NOT_READY, "effect": "NoSchedule"})])
+    }
+}
+
+/// Labels that new nodes do not have yet: an agent that sees them cuts.
+pub(crate) fn cut_labels(pool: &Pool) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::new();
+    if pool.told_by.stand_ins() {
+        if let Cut::Mig(MigCut::All(profile)) = &pool.cut {
+            labels.insert(MIG_CONFIG.to_owned(), config_of(profile));
+        }
+        labels.extend(pool.labels.get(MIG_CONFIG).map(|name| (MIG_CONFIG.to_owned(), name.clone())));
+    }
+    labels
+}
+
+fn config_of(profile: &ProfileName) -> String {
+    format!("all-{}", profile.resource_form())
+}
+
 /// Labels of nodes: how they are cut, and what tells an agent to cut them so.
 pub(crate) fn labels(pool: &Pool) -> Result<BTreeMap<String, String>, Refusal> {
     let mut labels = BTreeMap::new();
     if let Cut::Mig(MigCut::All(profile)) = &pool.cut {
-        labels.insert("nvidia.com/mig.config".to_owned(), format!("all-{}", profile.resource_form()));
+        labels.insert(MIG_CONFIG.to_owned(), config_of(profile));
     }
     labels.extend(pool.labels.clone());
+    if pool.told_by.stand_ins() {
+        labels.remove(MIG_CONFIG);
+    }
+    if pool.told_by == ToldBy::StandInsOfGroups {
+        labels.insert(crate::POOL.to_owned(), pool.name.clone());
+    }
     let word = profile_word(&pool.cut);
     if !is_label_value(&word) {
         let reason = format!("'{word}' would be too long for the label {PROFILE}");

@@ -28,6 +28,29 @@ pub struct Pool {
     pub most_gpus: Option<u32>,
     /// Further labels of its nodes, such as the name of a device-plugin configuration.
     pub labels: BTreeMap<String, String>,
+    /// How autoscalers learn that machines are needed.
+    pub told_by: ToldBy,
+}
+
+/// How autoscalers learn that machines are needed for slices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToldBy {
+    /// By NodeOverlays: Karpenter counts slices, and packs the pods that want them.
+    Overlays,
+    /// By pods that stand in for them and want whole GPUs. Nodes are cut when Karpenter counts them as there.
+    StandIns {
+        /// So many seconds nodes may take until they are cut; nobody takes them away for being empty before that.
+        within: u32,
+    },
+    /// The same where groups of machines, and not a NodePool, have them: the cluster autoscaler.
+    StandInsOfGroups,
+}
+
+impl ToldBy {
+    /// Whether machines are asked for by stand-ins.
+    pub const fn stand_ins(self) -> bool {
+        !matches!(self, ToldBy::Overlays)
+    }
 }
 
 /// A NodeClass by name.

@@ -4,17 +4,20 @@
 mod pools;
 
 use carve_karpenter::{
-    Arrival, BROKEN, Compiled, HardwareReady, Judgement, KEPT, LOST_AFTER, NOT_READY, compile, judge,
+    Arrival, BROKEN, Compiled, Cut, HardwareReady, Judgement, KEPT, LOST_AFTER, NOT_READY, Pool, Stage,
+    ToldBy, compile, judge,
 };
 use pools::{all, pool, shared};
 use std::collections::BTreeMap;
 
 const WITHIN: u64 = 900;
+const RENAMED: Cut = Cut::Shared { replicas: 4, renamed: true };
 
 /// A node of the pool, as it is found.
 struct Node {
     labels: BTreeMap<String, String>,
     taints: Vec<String>,
+    stage: Option<Stage>,
     advertised: BTreeMap<String, u64>,
     age: u64,
     broken_for: u64,
@@ -34,6 +37,7 @@ impl Node {
         Node {
             labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
             taints: vec!["nvidia.com/gpu".to_owned(), NOT_READY.to_owned()],
+            stage: None,
             advertised: advertised.iter().map(|(name, amount)| ((*name).to_owned(), *amount)).collect(),
             age: 60,
             broken_for: 0,
@@ -45,6 +49,7 @@ impl Node {
         let arrival = Arrival {
             labels: &self.labels,
             taints: &self.taints,
+            stage: self.stage,
             advertised: &self.advertised,
             age: self.age,
             broken_for: self.broken_for,
@@ -129,4 +134,24 @@ fn a_node_that_was_good_is_told_of_and_not_closed() {
     assert_eq!(node.judged(&quarters()).condition, None, "said once");
     node.advertised.insert("nvidia.com/gpu".to_owned(), 16);
     assert_eq!(ready(&node.judged(&quarters())), Some(true));
+}
+
+#[test]
+fn a_node_that_is_cut_later_is_in_no_trouble_before_its_time() {
+    let cut = Pool { told_by: ToldBy::StandIns { within: WITHIN as u32 }, ..pool(&["t4"], &[4], RENAMED) };
+    let pool = compile(&cut).expect("a pool");
+    let mut node = Node::new(&[("nvidia.com/gpu", 4)]);
+    for stage in [Stage::Whole, Stage::Emptying, Stage::Cutting] {
+        node.stage = Some(stage);
+        let found = node.judged(&pool);
+        assert!(!found.let_in && !found.trouble && found.condition.is_none(), "{stage:?}: {found:?}");
+        assert!(found.broken.is_some());
+    }
+    node.age = WITHIN;
+    assert!(node.judged(&pool).trouble);
+    node.age = 60;
+    node.advertised = BTreeMap::from([("nvidia.com/gpu.shared".to_owned(), 16)]);
+    assert!(node.judged(&pool).let_in);
+    node.stage = Some(Stage::Emptying);
+    assert!(!node.judged(&pool).let_in, "stand-ins go first");
 }

@@ -4,7 +4,7 @@ use crate::{MigMode, SlicePolicySpec};
 use carve_economics::Provider;
 use carve_gpu_model::{Geometry, ProfileName};
 use carve_karpenter as karpenter;
-use carve_karpenter::{ChosenBy, Cut, MigCut, Pool, Refusal};
+use carve_karpenter::{ChosenBy, Cut, MigCut, Pool, Refusal, ToldBy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,6 +17,9 @@ pub enum ProvisionMode {
     Karpenter,
     /// The cluster autoscaler: nothing is made in the cluster, and `carve karpenter tags` prints what groups of machines need.
     TagsOnly,
+    /// Whoever brings machines for whole GPUs: pods of low priority ask for as many as pods that wait need, and nodes are cut when they have come. With a
+    /// `nodeClass` that is Karpenter, without its gate; without one the cluster autoscaler.
+    StandIns,
 }
 
 /// How machines may be paid for.
@@ -102,7 +105,7 @@ pub struct FixedMig {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schemars(extend("x-kubernetes-validations" = [
     {
-        "rule": "self.mode == 'TagsOnly' || has(self.nodeClass)",
+        "rule": "self.mode != 'Karpenter' || has(self.nodeClass)",
         "message": "nodeClass: Karpenter makes machines from a class; name its group, kind and name",
     },
 ]))]
@@ -146,6 +149,10 @@ pub struct Provision {
     #[serde(default = "quarter_of_an_hour")]
     #[schemars(range(min = 10, max = 86400))]
     pub ready_within_seconds: u32,
+    /// The image of pods that stand in for others; it only has to wait.
+    #[serde(default = "pause")]
+    #[schemars(length(min = 1))]
+    pub stand_in_image: String,
     /// Whether the NodePool goes when this policy does. Its machines go with it, and what runs on them.
     #[serde(default)]
     pub remove: bool,
@@ -157,6 +164,10 @@ fn on_demand() -> Vec<CapacityType> {
 
 fn quarter_of_an_hour() -> u32 {
     900
+}
+
+fn pause() -> String {
+    "registry.k8s.io/pause:3.10".to_owned()
 }
 
 impl SlicePolicySpec {
@@ -178,6 +189,12 @@ impl SlicePolicySpec {
                 let remedy = "say whose types of machines they are: AWS, Azure or GCP";
                 return Err(Refusal::new("provision.instanceTypesOf", reason, remedy));
             }
+            // Labels of AWS' GPUs are those of Karpenter's provider.
+            (None, None) if provision.mode == ProvisionMode::StandIns => {
+                let reason = "nodes of groups of machines are told apart by their types";
+                let remedy = "say whose types they are: AWS, Azure or GCP; or name a nodeClass, where Karpenter brings them";
+                return Err(Refusal::new("provision.instanceTypesOf", reason, remedy));
+            }
             _ => ChosenBy::AwsLabels,
         };
         let node_class = match (class, provision.mode) {
@@ -187,11 +204,11 @@ impl SlicePolicySpec {
                 name: class.name.clone(),
             },
             // Groups of machines have no class.
-            (None, ProvisionMode::TagsOnly) => {
+            (None, ProvisionMode::TagsOnly | ProvisionMode::StandIns) => {
                 let word = || "none".to_owned();
                 karpenter::NodeClass { group: word(), kind: word(), name: word() }
             }
-            (None, _) => {
+            (None, ProvisionMode::Karpenter) => {
                 let remedy = "name the class, such as karpenter.k8s.aws, EC2NodeClass, gpu";
                 return Err(Refusal::new("provision.nodeClass", "it is missing", remedy));
             }
@@ -213,6 +230,13 @@ impl SlicePolicySpec {
             weights: karpenter::WeightBand { first, last },
             most_gpus: provision.most_gpus,
             labels,
+            told_by: match (provision.mode, class) {
+                (ProvisionMode::Karpenter | ProvisionMode::TagsOnly, _) => ToldBy::Overlays,
+                (ProvisionMode::StandIns, Some(_)) => {
+                    ToldBy::StandIns { within: provision.ready_within_seconds }
+                }
+                (ProvisionMode::StandIns, None) => ToldBy::StandInsOfGroups,
+            },
         })
     }
 
@@ -250,7 +274,8 @@ impl SlicePolicySpec {
     ) -> Result<BTreeMap<String, String>, Refusal> {
         let mut labels = provision.labels.clone();
         for (key, value) in &self.node_selector {
-            if key == "karpenter.sh/nodepool" && value == name {
+            // Whose nodes they are is said by who brings them.
+            if ["karpenter.sh/nodepool", carve_karpenter::POOL].contains(&key.as_str()) && value == name {
                 continue;
             }
             if let Some(other) = labels.insert(key.clone(), value.clone()).filter(|other| other != value) {
@@ -296,7 +321,7 @@ pub fn in_words_of_policy(refusal: Refusal) -> Refusal {
         "cut.replicas" => "sharing.replicas".to_owned(),
         "cut.profile" | "cut.mixed" => "provision.mig".to_owned(),
         // These are the policy's already.
-        field @ ("mig.mode" | "provision") => field.to_owned(),
+        field @ ("mig.mode" | "sharing.renamed" | "provision") => field.to_owned(),
         field if field.starts_with("provision.") => field.to_owned(),
         field => format!("provision.{field}"),
     };

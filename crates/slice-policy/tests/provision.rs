@@ -2,7 +2,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "the panic is the test's failure")]
 
 use carve_economics::Provider;
-use carve_karpenter::{ChosenBy, Cut, Pool, Refusal, compile};
+use carve_karpenter::{ChosenBy, Cut, Pool, Refusal, ToldBy, compile};
 use carve_slice_policy::{SlicePolicySpec, in_words_of_policy};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -53,6 +53,20 @@ fn a_policy_is_a_pool_of_its_name_for_whose_nodes_it_counts() {
         spec["provision"]["nodeClass"] = Value::Null;
     });
     assert!(carve_karpenter::node_groups(&tags.expect("a pool")).is_ok());
+    let stand_ins = |spec: &mut Value| {
+        spec["provision"]["mode"] = "StandIns".into();
+        spec["sharing"]["renamed"] = true.into();
+    };
+    assert_eq!(pool(stand_ins).expect("a pool").told_by, ToldBy::StandIns { within: 900 });
+    let groups = pool(|spec| {
+        stand_ins(spec);
+        spec["provision"]["nodeClass"] = Value::Null;
+        spec["provision"]["instanceTypesOf"] = "AWS".into();
+        spec["nodeSelector"] = json!({"carve.dev/pool": "quarters"});
+    });
+    let groups = groups.expect("a pool");
+    assert_eq!(groups.told_by, ToldBy::StandInsOfGroups);
+    assert!(groups.labels.is_empty() && compile(&groups).is_ok());
     let parts = pool(|spec| {
         spec["sharing"] = Value::Null;
         spec["provision"]["parts"] = true.into();
@@ -70,7 +84,26 @@ fn what_can_not_be_promised_is_refused_in_the_words_of_the_policy() {
     };
     assert!(pool(|spec| mig(spec, json!({"all": "1g.10gb"}))).is_ok());
     type Change<'a> = &'a dyn Fn(&mut Value);
-    let cases: [(Change<'_>, &str, &str); 12] = [
+    let stand_ins = |spec: &mut Value| spec["provision"]["mode"] = "StandIns".into();
+    let cases: [(Change<'_>, &str, &str); 15] = [
+        (&stand_ins, "sharing.renamed", "renamed: true"),
+        (
+            &|spec| {
+                stand_ins(spec);
+                spec["sharing"] = Value::Null;
+                spec["provision"]["parts"] = true.into();
+            },
+            "provision.parts",
+            "NodeOverlay",
+        ),
+        (
+            &|spec| {
+                stand_ins(spec);
+                spec["provision"]["nodeClass"] = Value::Null;
+            },
+            "provision.instanceTypesOf",
+            "nodeClass",
+        ),
         (&|spec| spec["mig"] = json!({"mode": "Automatic"}), "mig.mode", "provision.mig"),
         (&|spec| spec["sharing"] = Value::Null, "provision", "sharing"),
         (&|spec| spec["provision"]["parts"] = true.into(), "provision", "leave one"),
