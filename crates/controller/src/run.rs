@@ -137,7 +137,7 @@ pub async fn run(
             register(client.clone(), &options.reached, &options.namespace, certificates.clone(), leads()),
             templates::sweep(client.clone(), leads()),
             repartition::run(client.clone(), leads()),
-            provision::run(client.clone(), leads()),
+            provision::run(client.clone(), &options.namespace, leads()),
             candidate.stand(client.clone(), &options.namespace, LEASE),
             marking,
         );

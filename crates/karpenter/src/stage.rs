@@ -37,6 +37,11 @@ impl Stage {
         Stage::ALL.into_iter().find(|stage| taint["value"] == stage.word())
     }
 
+    /// Whether a node with a taint of this key and value is still to have whole GPUs.
+    pub fn keeps_whole(key: &str, value: &str) -> bool {
+        key == NOT_READY && [Stage::Whole, Stage::Emptying].iter().any(|stage| stage.word() == value)
+    }
+
     /// What comes next, if it is time: `settled` says that its autoscaler counts on its whole GPUs no longer.
     pub fn next(self, settled: bool, stand_ins: usize) -> Option<Stage> {
         match self {

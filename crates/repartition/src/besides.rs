@@ -55,6 +55,11 @@ impl Amounts {
         asked
     }
 
+    /// Each resource with its thousandths.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.0.iter().map(|(resource, amount)| (resource.as_str(), *amount))
+    }
+
     /// Whether this is enough.
     pub fn cover(&self, asked: &Amounts) -> bool {
         self.lacking(asked).next().is_none()

@@ -2,7 +2,7 @@
 
 use super::conditions::{self, Known};
 use super::decide::{judged, wanted};
-use super::objects::{Objects, Seen};
+use super::objects::{Objects, PolicySeen, Seen};
 use super::store::{About, ProvisionStore};
 use crate::repartition::written;
 use crate::store::StoreError;
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// After so many seconds what was refused is tried again.
-const AGAIN: u64 = 30;
+pub(super) const AGAIN: u64 = 30;
 
 /// Something that could not be written.
 #[derive(Debug, Clone)]
@@ -26,22 +26,24 @@ struct Failed {
 
 /// Provisioning over a store.
 pub(super) struct Provisioning<S> {
-    store: S,
+    pub(super) store: S,
     objects: Arc<Mutex<Objects>>,
     /// Since when nodes are something else than was promised.
     broken_since: BTreeMap<String, Seconds>,
     failed: BTreeMap<String, Failed>,
     /// What was told already, so that the API server is not asked again and again.
     told: BTreeSet<(String, String)>,
+    /// Since when stand-ins of a policy can not be kept, and why.
+    pub(super) stuck: BTreeMap<String, (Seconds, String)>,
 }
 
 impl<S: ProvisionStore> Provisioning<S> {
     pub(super) fn new(store: S, objects: Arc<Mutex<Objects>>) -> Self {
-        let (broken_since, failed, told) = Default::default();
-        Provisioning { store, objects, broken_since, failed, told }
+        let (broken_since, failed, told, stuck) = Default::default();
+        Provisioning { store, objects, broken_since, failed, told, stuck }
     }
 
-    fn objects(&self) -> MutexGuard<'_, Objects> {
+    pub(super) fn objects(&self) -> MutexGuard<'_, Objects> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -78,8 +80,10 @@ impl<S: ProvisionStore> Provisioning<S> {
         }
         self.tell_of_left(&steps, now).await;
         let found = self.look_at_nodes(now).await;
-        let failures: BTreeMap<String, String> =
-            self.failed.iter().map(|(policy, failed)| (policy.clone(), failed.why.clone())).collect();
+        let unserved = self.bring(&wanted.held, now).await;
+        let stuck = self.stuck.iter().map(|(policy, (_, why))| (policy.clone(), why.clone()));
+        let failed = self.failed.iter().map(|(policy, failed)| (policy.clone(), failed.why.clone()));
+        let failures: BTreeMap<String, String> = stuck.chain(failed).collect();
         let conditions = {
             let objects = self.objects();
             let known = Known {
@@ -88,6 +92,7 @@ impl<S: ProvisionStore> Provisioning<S> {
                 steps: &steps,
                 failures: &failures,
                 judged: &found,
+                unserved: &unserved,
                 now,
             };
             conditions::changed(&known)
@@ -117,7 +122,10 @@ impl<S: ProvisionStore> Provisioning<S> {
     fn must_wait(&self, policy: &str) -> bool {
         let objects = self.objects();
         let is_new = objects.pools.all().is_none_or(|pools| !pools.contains_key(policy));
-        is_new && !conditions::overlays_in_use(&objects, policy)
+        let by_overlays =
+            |seen: &PolicySeen| matches!(&seen.compiled, Some(Ok(made)) if !made.told_by.stand_ins());
+        let by_overlays = objects.policies.get(policy).is_some_and(by_overlays);
+        is_new && by_overlays && !conditions::overlays_in_use(&objects, policy)
     }
 
     async fn carry_out(&self, steps: &PolicySteps) -> Result<(), StoreError> {

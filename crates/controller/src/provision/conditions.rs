@@ -3,7 +3,7 @@
 use super::decide::Wanted;
 use super::objects::{Objects, PolicySeen, Seen, text};
 use crate::repartition::{read, written};
-use carve_karpenter::{Judgement, Kind, POLICY, Steps};
+use carve_karpenter::{Judgement, Kind, POLICY, POOL, Steps, ToldBy};
 use carve_repartition::Seconds;
 use carve_slice_policy::{Condition, Provision, ProvisionMode};
 use serde_json::Value;
@@ -26,6 +26,8 @@ pub(super) struct Known<'a> {
     /// What could not be written, by policy.
     pub(super) failures: &'a BTreeMap<String, String>,
     pub(super) judged: &'a BTreeMap<String, Judgement>,
+    /// Pods for which no machine is asked, by policy.
+    pub(super) unserved: &'a BTreeMap<String, String>,
     pub(super) now: Seconds,
 }
 
@@ -85,12 +87,21 @@ fn provisioned(known: &Known<'_>, name: &str, policy: &PolicySeen) -> Option<Sai
         );
         return no("WeightsTaken", message);
     }
+    let told_by = policy.compiled.as_ref()?.as_ref().ok()?.told_by;
+    if told_by == ToldBy::StandInsOfGroups {
+        let failed =
+            known.failures.get(name).map(|why| (false, "NotWritten", format!("{why}; it is tried again")));
+        let message = format!("stand-ins ask for whole GPUs on nodes with the label {POOL}={name}");
+        return failed.or_else(|| Some((true, "Made", remarked(known, name, message))));
+    }
     if let Seen::Absent(why) = &known.objects.pools {
         let message =
             format!("this cluster has no NodePools: {why}; install Karpenter, or write mode TagsOnly");
         return no("KarpenterMissing", message);
     }
-    if let Seen::Absent(why) = &known.objects.overlays {
+    if let Seen::Absent(why) = &known.objects.overlays
+        && !told_by.stand_ins()
+    {
         let message = format!("this cluster has no NodeOverlays: {why}; bring Karpenter to 1.7 or later");
         return no("OverlaysMissing", message);
     }
@@ -106,7 +117,8 @@ fn provisioned(known: &Known<'_>, name: &str, policy: &PolicySeen) -> Option<Sai
     if let Some(why) = known.failures.get(name) {
         return no("NotWritten", format!("{why}; it is tried again"));
     }
-    overlays_said(known, name, provision).or_else(|| pool_said(known, name, policy))
+    let overlays = if told_by.stand_ins() { None } else { overlays_said(known, name, provision) };
+    overlays.or_else(|| pool_said(known, name, policy))
 }
 
 /// What Karpenter makes of the overlays, where it is not what it should be.
@@ -156,17 +168,29 @@ fn overlays_said(known: &Known<'_>, name: &str, provision: &Provision) -> Option
 
 /// What Karpenter makes of the pool.
 fn pool_said(known: &Known<'_>, name: &str, policy: &PolicySeen) -> Option<Said> {
-    let overlays = policy.compiled.as_ref()?.as_ref().ok()?.overlays.len();
+    let compiled = policy.compiled.as_ref()?.as_ref().ok()?;
+    let with = match compiled.told_by.stand_ins() {
+        true => "is in use, and stand-ins ask for its machines".to_owned(),
+        false => format!("and {} NodeOverlay(s) are in use", compiled.overlays.len()),
+    };
     let Some(pool) = known.objects.pools.all()?.get(name) else {
         return Some((false, "Waiting", format!("NodePool '{name}' is not written yet")));
     };
     Some(match ready(pool) {
-        Ready::Yes => (true, "Made", format!("NodePool '{name}' and {overlays} NodeOverlay(s) are in use")),
+        Ready::Yes => (true, "Made", remarked(known, name, format!("NodePool '{name}' {with}"))),
         Ready::No(why) => {
             (false, "NodePoolNotReady", format!("Karpenter does not use NodePool '{name}': {why}"))
         }
         Ready::NotSaid => (false, "Waiting", format!("Karpenter has not looked at NodePool '{name}' yet")),
     })
+}
+
+/// With what is to be said of pods for which no machine is asked.
+fn remarked(known: &Known<'_>, name: &str, message: String) -> String {
+    match known.unserved.get(name) {
+        Some(remark) => format!("{message}; {remark}"),
+        None => message,
+    }
 }
 
 /// Whether Karpenter uses everything that it was told for a policy.

@@ -1,7 +1,7 @@
 //! From objects to what is to be done: which documents policies want, which of them are held back, and what is found of nodes.
 
 use super::objects::{NodeSeen, Objects, PolicySeen};
-use carve_karpenter::{Arrival, Compiled, Judgement, POLICY, Want, judge};
+use carve_karpenter::{Arrival, Compiled, Judgement, POLICY, ToldBy, Want, judge};
 use carve_repartition::Seconds;
 use carve_slice_policy::{Provision, ProvisionMode, Weights};
 use serde_json::Value;
@@ -42,6 +42,13 @@ pub(super) fn wanted(objects: &Objects) -> Wanted {
     understood_ones.sort_by_key(|(is_new, name, _, _)| (*is_new, *name));
     let mut bands: Vec<(&String, Weights)> = Vec::new();
     for (_, name, provision, compiled) in understood_ones {
+        let documents: Vec<Value> = compiled.documents().cloned().collect();
+        let want = Want { policy: name.clone(), documents, remove: provision.remove };
+        // Without overlays there are no weights.
+        if compiled.told_by.stand_ins() {
+            wanted.wants.push(want);
+            continue;
+        }
         let overlaps = |(_, other): &&(&String, Weights)| {
             other.first <= provision.weights.last && provision.weights.first <= other.last
         };
@@ -51,10 +58,16 @@ pub(super) fn wanted(objects: &Objects) -> Wanted {
             continue;
         }
         bands.push((name, provision.weights));
-        let documents: Vec<Value> = compiled.documents().cloned().collect();
-        wanted.wants.push(Want { policy: name.clone(), documents, remove: provision.remove });
+        wanted.wants.push(want);
     }
     wanted
+}
+
+/// Whether nodes with the name of a policy are its own: somebody else's NodePool may be called the same.
+pub(super) fn is_ours(objects: &Objects, policy: &str, compiled: &Compiled) -> bool {
+    let pool = || objects.pools.all()?.get(policy);
+    compiled.told_by == ToldBy::StandInsOfGroups
+        || pool().is_some_and(|pool| pool["metadata"]["labels"][POLICY] == policy)
 }
 
 /// What is found of nodes of the policies' pools, by name. `since` says when a node was first seen to be something else than was promised.
@@ -65,8 +78,7 @@ pub(super) fn judged(
 ) -> BTreeMap<String, Judgement> {
     let one = |(name, node): (&String, &NodeSeen)| {
         let (provision, compiled) = understood(objects.policies.get(&node.pool)?)?;
-        let pool = objects.pools.all()?.get(&node.pool)?;
-        if pool["metadata"]["labels"][POLICY] != node.pool.as_str() {
+        if !is_ours(objects, &node.pool, compiled) {
             return None;
         }
         let taints: Vec<String> =
@@ -74,6 +86,7 @@ pub(super) fn judged(
         let arrival = Arrival {
             labels: &node.labels,
             taints: &taints,
+            stage: node.stage(),
             advertised: &node.advertised,
             age: now.0.saturating_sub(node.created.0),
             broken_for: since.get(name).map_or(0, |since| now.0.saturating_sub(since.0)),

@@ -1,6 +1,8 @@
 //! The API server behind provisioning: watches that keep the objects known, and writes.
 
-use super::objects::{NODE_POOL, Objects, Watched, text};
+use super::objects::{Objects, Watched, text};
+use super::pods::STAND_IN;
+use super::stand_ins::priority_class;
 use super::store::{About, ProvisionStore};
 use crate::kubernetes::within;
 use crate::store::StoreError;
@@ -8,16 +10,19 @@ use carve_karpenter::{BROKEN, HARDWARE_READY, HardwareReady, KEPT, Kind, Named};
 use carve_slice_policy::{Condition, SlicePolicy};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::events::v1::Event as Told;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::serde::Serialize;
 use k8s_openapi::serde::de::DeserializeOwned;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
+};
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,6 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const MANAGER: &str = "carve-provision";
 /// How often it is looked whether the cluster knows objects by now that it did not know.
 const UNKNOWN: Duration = Duration::from_secs(10);
+/// How often it is looked whether a policy wants stand-ins.
+const IDLE: Duration = Duration::from_millis(500);
 /// How often the same trouble of a watch is told.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -36,11 +43,13 @@ const SILENCE: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub(super) struct Kubernetes {
     client: Client,
+    /// Where stand-ins are.
+    namespace: String,
 }
 
 impl Kubernetes {
-    pub(super) fn new(client: Client) -> Self {
-        Kubernetes { client }
+    pub(super) fn new(client: Client, namespace: &str) -> Self {
+        Kubernetes { client, namespace: namespace.to_owned() }
     }
 
     fn karpenter(&self, kind: Kind) -> Api<DynamicObject> {
@@ -49,6 +58,10 @@ impl Kubernetes {
 
     fn nodes(&self) -> Api<Node> {
         Api::all(self.client.clone())
+    }
+
+    fn stand_ins(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.namespace)
     }
 }
 
@@ -119,6 +132,63 @@ impl ProvisionStore for Kubernetes {
             let api = self.nodes();
             let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
             within(PATIENCE, api.patch(node, &params, &Patch::Merge(patch))).await.map(drop)
+        }
+        .boxed()
+    }
+
+    fn put_stage<'a>(
+        &'a self,
+        node: &'a str,
+        version: &'a str,
+        taints: &'a [Value],
+        labels: &'a BTreeMap<String, String>,
+    ) -> BoxFuture<'a, Result<Value, StoreError>> {
+        async move {
+            let metadata = json!({"resourceVersion": version, "labels": labels});
+            let patch = Patch::Merge(json!({"metadata": metadata, "spec": {"taints": taints}}));
+            let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+            let api = self.nodes();
+            within(PATIENCE, api.patch(node, &params, &patch)).await.map(|node| value(&node))
+        }
+        .boxed()
+    }
+
+    fn create_stand_in<'a>(&'a self, pod: &'a Value) -> BoxFuture<'a, Result<Option<Value>, StoreError>> {
+        async move {
+            let parsed: Pod = serde_json::from_value(pod.clone())
+                .map_err(|error| StoreError::Refused(error.to_string()))?;
+            let api = self.stand_ins();
+            let made = async {
+                let mut tried = api.create(&PostParams::default(), &parsed).await;
+                // Somebody may have deleted its class, or there never was one.
+                if let Err(kube::Error::Api(status)) = &tried
+                    && status.code == 403
+                    && status.message.contains("PriorityClass")
+                {
+                    let classes: Api<PriorityClass> = Api::all(self.client.clone());
+                    let class = priority_class();
+                    classes.patch(text(&class, "name"), &params(), &Patch::Apply(&class)).await?;
+                    tried = api.create(&PostParams::default(), &parsed).await;
+                }
+                match tried {
+                    Ok(pod) => Ok(Some(value(&pod))),
+                    Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
+                    Err(error) => Err(error),
+                }
+            };
+            within(PATIENCE, made).await
+        }
+        .boxed()
+    }
+
+    fn delete_stand_in<'a>(&'a self, name: &'a str, uid: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        async move {
+            let same = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+            let params = DeleteParams::default().preconditions(same);
+            let api = self.stand_ins();
+            // One of the same name that was made meanwhile is another one.
+            let deleted = async { unless(409, unless(404, api.delete(name, &params).await.map(drop))) };
+            within(PATIENCE, deleted).await
         }
         .boxed()
     }
@@ -201,20 +271,46 @@ impl ProvisionStore for Kubernetes {
 }
 
 /// Keeps the objects known for as long as this runs. Lost watches are made anew.
-pub(super) async fn follow_all(client: Client, objects: Arc<Mutex<Objects>>, news: Arc<Notify>) {
+pub(super) async fn follow_all(
+    client: Client,
+    namespace: &str,
+    objects: Arc<Mutex<Objects>>,
+    news: Arc<Notify>,
+) {
     let all = watcher::Config::default;
     let policies: Api<SlicePolicy> = Api::all(client.clone());
     let nodes: Api<Node> = Api::all(client.clone());
-    let kubernetes = Kubernetes::new(client);
+    let pods: Api<Pod> = Api::all(client.clone());
+    let kubernetes = Kubernetes::new(client, namespace);
     let (pools, overlays) = (kubernetes.karpenter(Kind::NodePool), kubernetes.karpenter(Kind::NodeOverlay));
     let (objects, news) = (&*objects, &*news);
     tokio::join!(
         follow(policies, all(), Watched::Policies, objects, news),
-        // Others are none of Karpenter's.
-        follow(nodes, all().labels(NODE_POOL), Watched::Nodes, objects, news),
+        follow(nodes, all(), Watched::Nodes, objects, news),
+        async {
+            // Those that another controller left, for a policy that wants none by now.
+            let left = ListParams::default().labels(STAND_IN);
+            for pod in kubernetes.stand_ins().list(&left).await.into_iter().flatten() {
+                let mut objects = objects.lock().unwrap_or_else(PoisonError::into_inner);
+                objects.seen(Watched::Pods, value(&pod));
+            }
+            // Every pod of the cluster is much to follow where nobody stands in for any.
+            while !objects.lock().unwrap_or_else(PoisonError::into_inner).has_stand_ins() {
+                tokio::time::sleep(IDLE).await;
+            }
+            follow(pods, all(), Watched::Pods, objects, news).await;
+        },
         follow(pools, all(), Watched::NodePools, objects, news),
         follow(overlays, all(), Watched::NodeOverlays, objects, news),
     );
+}
+
+/// By what an object is known.
+fn key(kind: Watched, object: &impl ResourceExt) -> String {
+    match kind {
+        Watched::Pods => format!("{}/{}", object.namespace().unwrap_or_default(), object.name_any()),
+        _ => object.name_any(),
+    }
 }
 
 async fn follow<K>(
@@ -234,12 +330,12 @@ async fn follow<K>(
         match event {
             Ok(Event::Init) => there.clear(),
             Ok(Event::InitApply(object)) => {
-                there.insert(object.name_any());
+                there.insert(key(kind, &object));
                 with(&|objects| objects.seen(kind, value(&object)));
             }
             Ok(Event::InitDone) => with(&|objects| objects.listed(kind, &there)),
             Ok(Event::Apply(object)) => with(&|objects| objects.seen(kind, value(&object))),
-            Ok(Event::Delete(object)) => with(&|objects| objects.gone(kind, &object.name_any())),
+            Ok(Event::Delete(object)) => with(&|objects| objects.gone(kind, &key(kind, &object))),
             Err(watcher::Error::InitialListFailed(kube::Error::Api(status)))
                 if matches!(status.code, 403 | 404) =>
             {

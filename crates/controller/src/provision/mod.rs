@@ -1,19 +1,24 @@
 //! Machines for policies: Karpenter's NodePools and NodeOverlays are kept as policies say, and pods are let onto new nodes that offer what was
-//! promised of them.
+//! promised of them. Where Karpenter can not be told of slices, pods stand in for those that wait.
 //!
 //! ```text
 //!   policies, NodePools, NodeOverlays, nodes of pools ──watch──▶ Objects ──▶ decide ──▶ ProvisionStore
 //!                                                                              │
-//!                                     carve_karpenter: compile, keep, judge ◀──┘
+//!                  carve_karpenter: compile, keep, changes, judge ◀───────────┘
 //! ```
 //! Everything that is decided depends on objects alone, so that a controller that starts anew goes on as the one before; what it remembers
 //! is since when a node is not what it was. Only the replica that leads acts.
 
 mod act;
+mod bring;
 mod conditions;
 mod decide;
 mod kubernetes;
 mod objects;
+mod pods;
+mod stand_ins;
+#[cfg(test)]
+mod stand_ins_tests;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -33,11 +38,12 @@ const TOGETHER: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Keeps machines coming for as long as this runs, whenever this replica leads.
-pub async fn run(client: Client, leads: impl Fn() -> bool + Send) {
-    let objects = Arc::new(Mutex::new(Objects::default()));
+/// Pods that stand in for others are made in `namespace`.
+pub async fn run(client: Client, namespace: &str, leads: impl Fn() -> bool + Send) {
+    let objects = Arc::new(Mutex::new(Objects::of(namespace)));
     let news = Arc::new(Notify::new());
-    let watching = kubernetes::follow_all(client.clone(), Arc::clone(&objects), Arc::clone(&news));
-    let mut provisioning = Provisioning::new(kubernetes::Kubernetes::new(client), objects);
+    let watching = kubernetes::follow_all(client.clone(), namespace, Arc::clone(&objects), Arc::clone(&news));
+    let mut provisioning = Provisioning::new(kubernetes::Kubernetes::new(client, namespace), objects);
     let working = async {
         loop {
             tokio::select! {

@@ -1,9 +1,10 @@
 //! What is known of the cluster for provisioning: policies, Karpenter's objects, and nodes that it brought, as watches show them.
 
+use super::pods::{PodSeen, pod_seen};
 use crate::repartition::read;
 use carve_formats::workloads::Quantity;
-use carve_karpenter::{Compiled, HARDWARE_READY, NOT_READY, Refusal, compile};
-use carve_repartition::Seconds;
+use carve_karpenter::{Compiled, HARDWARE_READY, NOT_READY, POOL, Refusal, Stage, compile};
+use carve_repartition::{Amounts, Seconds};
 use carve_slice_policy::{Condition, SlicePolicySpec, SlicePolicyStatus, in_words_of_policy};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,12 +79,29 @@ pub(super) struct NodeSeen {
     pub(super) created: Seconds,
     /// What is said of its hardware: the reason, and whether it is ready.
     pub(super) hardware: Option<(String, bool)>,
+    /// Everything that pods may have of it.
+    pub(super) allocatable: Amounts,
+    pub(super) ready: bool,
+    /// Whether it takes no more pods: it is on its way out.
+    pub(super) going: bool,
 }
 
 impl NodeSeen {
     /// Its taints but for ours.
     pub(super) fn other_taints(&self) -> Vec<Value> {
         self.taints.iter().filter(|taint| taint["key"] != NOT_READY).cloned().collect()
+    }
+
+    /// How far it is on its way to be cut, where that has its time.
+    pub(super) fn stage(&self) -> Option<Stage> {
+        Stage::of(&self.taints)
+    }
+
+    /// Its taints with another stage.
+    pub(super) fn taints_at(&self, stage: Stage) -> Vec<Value> {
+        let mut taints = self.other_taints();
+        taints.push(stage.taint());
+        taints
     }
 }
 
@@ -92,6 +110,7 @@ impl NodeSeen {
 pub(super) enum Watched {
     Policies,
     Nodes,
+    Pods,
     NodePools,
     NodeOverlays,
 }
@@ -103,9 +122,13 @@ pub(super) struct Objects {
     /// Policies of which nobody knows what they want.
     pub(super) unread: BTreeSet<String>,
     pub(super) nodes: BTreeMap<String, NodeSeen>,
+    /// Pods that have a node, or wait for one, by namespace and name; known where a policy wants stand-ins.
+    pub(super) pods: BTreeMap<String, PodSeen>,
     pub(super) pools: Seen,
     pub(super) overlays: Seen,
     listed: BTreeSet<Watched>,
+    /// Where stand-ins are.
+    namespace: String,
 }
 
 pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
@@ -122,6 +145,23 @@ fn amount(value: &Value) -> Option<u64> {
 }
 
 impl Objects {
+    /// Nothing yet, for a controller in this namespace.
+    pub(super) fn of(namespace: &str) -> Self {
+        Objects { namespace: namespace.to_owned(), ..Objects::default() }
+    }
+
+    /// Whether a policy wants stand-ins, or did and some are left.
+    pub(super) fn has_stand_ins(&self) -> bool {
+        let wants =
+            |policy: &PolicySeen| matches!(&policy.compiled, Some(Ok(made)) if made.told_by.stand_ins());
+        self.policies.values().any(wants) || self.pods.values().any(|pod| pod.stands_in_for.is_some())
+    }
+
+    /// Whether all pods were seen once. Before that nobody knows which stand-ins there are.
+    pub(super) fn knows_pods(&self) -> bool {
+        self.listed.contains(&Watched::Pods)
+    }
+
     /// Whether enough was seen to decide anything.
     pub(super) fn is_known(&self) -> bool {
         [Watched::Policies, Watched::Nodes].iter().all(|kind| self.listed.contains(kind))
@@ -133,6 +173,13 @@ impl Objects {
         match kind {
             Watched::Policies => self.policy_seen(&object),
             Watched::Nodes => self.node_seen(&object),
+            Watched::Pods => {
+                let name = format!("{}/{}", text(&object, "namespace"), text(&object, "name"));
+                match pod_seen(&object, &self.namespace) {
+                    Some(pod) => drop(self.pods.insert(name, pod)),
+                    None => drop(self.pods.remove(&name)),
+                }
+            }
             Watched::NodePools => self.pools.put(object),
             Watched::NodeOverlays => self.overlays.put(object),
         }
@@ -146,6 +193,7 @@ impl Objects {
                 self.unread.remove(name);
             }
             Watched::Nodes => drop(self.nodes.remove(name)),
+            Watched::Pods => drop(self.pods.remove(name)),
             Watched::NodePools => self.pools.remove(name),
             Watched::NodeOverlays => self.overlays.remove(name),
         }
@@ -159,6 +207,7 @@ impl Objects {
                 self.unread.retain(|name| there.contains(name));
             }
             Watched::Nodes => self.nodes.retain(|name, _| there.contains(name)),
+            Watched::Pods => self.pods.retain(|name, _| there.contains(name)),
             Watched::NodePools => self.pools.only(there),
             Watched::NodeOverlays => self.overlays.only(there),
         }
@@ -168,7 +217,7 @@ impl Objects {
     /// Objects of a kind can not be had.
     pub(super) fn absent(&mut self, kind: Watched, why: String) {
         match kind {
-            Watched::Policies | Watched::Nodes => {}
+            Watched::Policies | Watched::Nodes | Watched::Pods => {}
             Watched::NodePools => self.pools = Seen::Absent(why),
             Watched::NodeOverlays => self.overlays = Seen::Absent(why),
         }
@@ -198,25 +247,47 @@ impl Objects {
     }
 
     fn node_seen(&mut self, node: &Value) {
-        let labels = texts(&node["metadata"]["labels"]);
-        let Some(pool) = labels.get(NODE_POOL).cloned() else { return };
+        let mut labels = texts(&node["metadata"]["labels"]);
+        let Some(pool) = labels.get(NODE_POOL).or_else(|| labels.get(POOL)).cloned() else {
+            self.nodes.remove(text(node, "name"));
+            return;
+        };
+        // Kinds of machines are told apart by Karpenter's words, whoever brought them.
+        labels.entry(NODE_POOL.to_owned()).or_insert_with(|| pool.clone());
         let allocatable = node["status"]["allocatable"].as_object().into_iter().flatten();
-        let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
-        let hardware = conditions
-            .find(|one| one["type"] == HARDWARE_READY)
+        let condition = |kind: &str| {
+            let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.find(|one| one["type"] == kind)
+        };
+        let hardware = condition(HARDWARE_READY)
             .map(|one| (one["reason"].as_str().unwrap_or_default().to_owned(), one["status"] == "True"));
+        // What was written a moment ago is not undone by a watch that is behind.
+        let number = |version: &str| version.parse::<u64>().ok();
+        let behind = |known: &NodeSeen| {
+            let versions = number(&known.version).zip(number(text(node, "resourceVersion")));
+            known.uid == text(node, "uid") && versions.is_some_and(|(known, new)| new < known)
+        };
+        if self.nodes.get(text(node, "name")).is_some_and(behind) {
+            return;
+        }
+        let taints = node["spec"]["taints"].as_array().cloned().unwrap_or_default();
         let seen = NodeSeen {
             uid: text(node, "uid").to_owned(),
             version: text(node, "resourceVersion").to_owned(),
             pool,
             labels,
-            taints: node["spec"]["taints"].as_array().cloned().unwrap_or_default(),
+            taints: taints.clone(),
             advertised: allocatable
                 .filter(|(name, _)| name.contains('/'))
                 .filter_map(|(name, value)| Some((name.clone(), amount(value)?)))
                 .collect(),
             created: read(text(node, "creationTimestamp")).unwrap_or_default(),
             hardware,
+            allocatable: Amounts::of(&node["status"]["allocatable"]),
+            ready: condition("Ready").is_some_and(|one| one["status"] == "True"),
+            going: !node["metadata"]["deletionTimestamp"].is_null()
+                || node["spec"]["unschedulable"] == true
+                || taints.iter().any(|taint| taint["key"] == "karpenter.sh/disrupted"),
         };
         self.nodes.insert(text(node, "name").to_owned(), seen);
     }

@@ -5,6 +5,7 @@ use carve_karpenter::{HardwareReady, Named};
 use carve_slice_policy::Condition;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
+use std::collections::BTreeMap;
 
 /// What an event is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +41,21 @@ pub trait ProvisionStore: Send + Sync + 'static {
         version: &'a str,
         taints: &'a [Value],
     ) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// Makes these the taints of a node, and adds labels, if it is as it was seen. What there is then is returned.
+    fn put_stage<'a>(
+        &'a self,
+        node: &'a str,
+        version: &'a str,
+        taints: &'a [Value],
+        labels: &'a BTreeMap<String, String>,
+    ) -> BoxFuture<'a, Result<Value, StoreError>>;
+
+    /// Makes a pod that stands in for others, and what it needs; returns it, or nothing where one of that name is there.
+    fn create_stand_in<'a>(&'a self, pod: &'a Value) -> BoxFuture<'a, Result<Option<Value>, StoreError>>;
+
+    /// Deletes a pod that stood in for others, if it is the one that was seen.
+    fn delete_stand_in<'a>(&'a self, name: &'a str, uid: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// Says whether the GPUs of a node are what was promised.
     fn put_hardware_ready<'a>(

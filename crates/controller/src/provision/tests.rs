@@ -16,17 +16,21 @@ use std::sync::{Arc, Mutex};
 
 /// What was written, in its order.
 #[derive(Default)]
-struct Written {
-    log: Vec<String>,
+pub(super) struct Written {
+    pub(super) log: Vec<String>,
+    /// Nodes as they are now.
+    pub(super) nodes: BTreeMap<String, Value>,
+    /// Stand-ins.
+    pub(super) pods: BTreeMap<String, Value>,
     documents: BTreeMap<String, Value>,
     conditions: BTreeMap<String, Vec<Condition>>,
     told: Vec<(String, String)>,
     /// What is refused.
-    refused: Option<&'static str>,
+    pub(super) refused: Option<&'static str>,
 }
 
 #[derive(Clone, Default)]
-struct Memory(Arc<Mutex<Written>>);
+pub(super) struct Memory(pub(super) Arc<Mutex<Written>>);
 
 impl Memory {
     fn log(&self, line: String) -> BoxFuture<'static, Result<(), StoreError>> {
@@ -63,6 +67,42 @@ impl ProvisionStore for Memory {
         self.log(format!("taints of {node}@{version}: {}", keys.join(",")))
     }
 
+    fn put_stage<'a>(
+        &'a self,
+        node: &'a str,
+        version: &'a str,
+        taints: &'a [Value],
+        labels: &'a BTreeMap<String, String>,
+    ) -> BoxFuture<'a, Result<Value, StoreError>> {
+        let stage = taints.iter().find(|taint| taint["key"] == "carve.dev/not-ready").expect("a stage");
+        let labels: Vec<&str> = labels.values().map(String::as_str).collect();
+        let line = format!(
+            "{node}@{version} is {} {}",
+            stage["value"].as_str().unwrap_or_default(),
+            labels.join(",")
+        );
+        let written = self.log(line.trim_end().to_owned());
+        let mut there = self.0.lock().unwrap().nodes[node].clone();
+        there["spec"]["taints"] = taints.into();
+        self.0.lock().unwrap().nodes.insert(node.to_owned(), there.clone());
+        async move { written.await.map(|()| there) }.boxed()
+    }
+
+    fn create_stand_in<'a>(&'a self, pod: &'a Value) -> BoxFuture<'a, Result<Option<Value>, StoreError>> {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        let written = self.log(format!("create {name}"));
+        let mut pod = pod.clone();
+        pod["metadata"]["uid"] = name.into();
+        let there = self.0.lock().unwrap().pods.contains_key(name);
+        self.0.lock().unwrap().pods.entry(name.to_owned()).or_insert_with(|| pod.clone());
+        async move { written.await.map(|()| (!there).then_some(pod)) }.boxed()
+    }
+
+    fn delete_stand_in<'a>(&'a self, name: &'a str, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.0.lock().unwrap().pods.remove(name);
+        self.log(format!("delete {name}"))
+    }
+
     fn put_hardware_ready<'a>(
         &'a self,
         node: &'a str,
@@ -94,22 +134,22 @@ impl ProvisionStore for Memory {
     }
 }
 
-const START: u64 = 1_700_000_000;
+pub(super) const START: u64 = 1_700_000_000;
 
-fn written_at(second: u64) -> String {
+pub(super) fn written_at(second: u64) -> String {
     written(Seconds(second))
 }
 
 /// A controller, and a cluster with Karpenter.
-struct Bench {
-    memory: Memory,
-    objects: Arc<Mutex<Objects>>,
-    provisioning: Provisioning<Memory>,
+pub(super) struct Bench {
+    pub(super) memory: Memory,
+    pub(super) objects: Arc<Mutex<Objects>>,
+    pub(super) provisioning: Provisioning<Memory>,
     now: u64,
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (memory, objects) = (Memory::default(), Arc::new(Mutex::new(Objects::default())));
         for kind in [Watched::Policies, Watched::Nodes, Watched::NodePools, Watched::NodeOverlays] {
             objects.lock().unwrap().listed(kind, &BTreeSet::new());
@@ -118,11 +158,11 @@ impl Bench {
         Bench { memory, objects, provisioning, now: START }
     }
 
-    fn see(&self, kind: Watched, object: Value) {
+    pub(super) fn see(&self, kind: Watched, object: Value) {
         self.objects.lock().unwrap().seen(kind, object);
     }
 
-    fn policy(&self, name: &str, change: impl FnOnce(&mut Value)) {
+    pub(super) fn policy(&self, name: &str, change: impl FnOnce(&mut Value)) {
         let mut spec = json!({
             "sharing": {"mechanism": "TimeSlicing", "replicas": 4},
             "provision": {
@@ -135,7 +175,7 @@ impl Bench {
     }
 
     /// Karpenter has looked at everything that is there.
-    fn ready(&self) {
+    pub(super) fn ready(&self) {
         let mut objects = self.objects.lock().unwrap();
         let Objects { pools, overlays, .. } = &mut *objects;
         for seen in [pools, overlays] {
@@ -160,7 +200,7 @@ impl Bench {
         }));
     }
 
-    async fn look(&mut self, later: u64) -> Vec<String> {
+    pub(super) async fn look(&mut self, later: u64) -> Vec<String> {
         self.now += later;
         self.provisioning.look(Seconds(self.now)).await;
         std::mem::take(&mut self.memory.0.lock().unwrap().log)
@@ -176,13 +216,13 @@ impl Bench {
     }
 
     /// What is said of a policy: whether it holds, and why.
-    fn said(&self, policy: &str, kind: &str) -> Option<(String, String, String)> {
+    pub(super) fn said(&self, policy: &str, kind: &str) -> Option<(String, String, String)> {
         let written = self.memory.0.lock().unwrap();
         let one = written.conditions.get(policy)?.iter().find(|one| one.kind == kind)?;
         Some((one.status.clone(), one.reason.clone(), one.message.clone()))
     }
 
-    fn reason(&self, policy: &str) -> String {
+    pub(super) fn reason(&self, policy: &str) -> String {
         self.said(policy, "Provisioned")
             .map(|(status, reason, _)| format!("{status} {reason}"))
             .unwrap_or_default()

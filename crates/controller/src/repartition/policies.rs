@@ -3,6 +3,7 @@
 use super::facts::rules;
 use super::objects::{NodeSeen, Objects};
 use super::written;
+use carve_karpenter::Stage;
 use carve_repartition::{Assigned, Rules, Seconds, assign};
 use carve_slice_policy::{Condition, SlicePolicyStatus};
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Nodes whose agents are to have another device-plugin configuration than a policy gave them before.
 pub(super) fn configs(objects: &Objects) -> Vec<(String, Option<String>)> {
     let all: Vec<Rules> = objects.policies.iter().map(|(name, policy)| rules(name, &policy.spec)).collect();
+    // Who brought the node counts on its whole GPUs; it is cut later.
+    let whole =
+        |node: &NodeSeen| node.taints.iter().any(|taint| Stage::keeps_whole(&taint.key, &taint.value));
     let wanted = |node: &NodeSeen| match assign(&all, &node.labels) {
+        _ if whole(node) => None,
         Assigned::To(rules) => {
             let sharing = objects.policies.get(&rules.name)?.spec.sharing.as_ref()?;
             Some(sharing.to_config())
