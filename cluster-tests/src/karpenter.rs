@@ -46,6 +46,11 @@ pub struct Brought {
 impl KarpenterRun {
     /// Starts it with the definitions of its objects. `None` (said aloud) where it was not built.
     pub fn start(cluster: &Cluster, definitions: &[String]) -> Option<Self> {
+        KarpenterRun::start_with(cluster, definitions, "NodeOverlay=true")
+    }
+
+    /// The same with these gates.
+    pub fn start_with(cluster: &Cluster, definitions: &[String], gates: &str) -> Option<Self> {
         let karpenter = Karpenter::locate()?;
         let own = std::fs::read_to_string(&karpenter.node_classes);
         let own = own.unwrap_or_else(|error| panic!("{}: {error}", karpenter.node_classes.display()));
@@ -64,7 +69,7 @@ impl KarpenterRun {
         run.apply(&class);
         let environment = [
             ("KUBECONFIG", cluster.kubeconfig()),
-            ("FEATURE_GATES", "NodeOverlay=true".to_owned()),
+            ("FEATURE_GATES", gates.to_owned()),
             ("INSTANCE_TYPES_FILE_PATH", run.folder.join("types.json").display().to_string()),
             ("CARVE_TYPE_LABELS", run.folder.join("labels.json").display().to_string()),
             ("DISABLE_LEADER_ELECTION", "true".to_owned()),

@@ -4,6 +4,7 @@ use carve_formats::workloads::{Dialect, resource_names};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
+const RIGHTS: &str = include_str!("../../../examples/controller/rbac.yaml");
 const SCHEDULER: &str = include_str!("../../../examples/controller/scheduler.yaml");
 
 #[test]
@@ -23,4 +24,27 @@ fn the_scheduler_looks_for_no_resource_that_only_quotas_count() {
         resource_names().filter(|(name, dialect)| *dialect != Dialect::Nvidia && !counted.contains(name));
     assert_eq!(named(true), left.map(|(name, _)| name.to_owned()).collect());
     assert_eq!(named(false), BTreeSet::from(["carve.dev/slice".to_owned()]));
+}
+
+/// Pods that stand in for others are the controller's own: it makes and deletes none elsewhere, and no class of priority but theirs is changed.
+#[test]
+fn the_controller_makes_pods_in_its_namespace_only() {
+    let documents: Vec<Value> =
+        RIGHTS.split("\n---\n").map(|text| serde_saphyr::from_str(text).expect("YAML")).collect();
+    let allowed = |kind: &str, resource: &str, verb: &str| -> Vec<Value> {
+        let has = |list: &Value, word: &str| list.as_array().expect("a list").iter().any(|one| one == word);
+        let roles = documents.iter().filter(|document| document["kind"] == kind);
+        let rules = roles.flat_map(|role| role["rules"].as_array().expect("rules"));
+        let fits = rules.filter(|rule| has(&rule["resources"], resource) && has(&rule["verbs"], verb));
+        fits.map(|rule| rule["resourceNames"].clone()).collect()
+    };
+    for verb in ["create", "delete"] {
+        assert!(allowed("ClusterRole", "pods", verb).is_empty(), "{verb}");
+        assert_eq!(allowed("Role", "pods", verb), [Value::Null], "{verb}");
+    }
+    assert_eq!(allowed("ClusterRole", "priorityclasses", "create"), [Value::Null]);
+    assert_eq!(allowed("ClusterRole", "priorityclasses", "patch"), [serde_json::json!(["carve-stand-in"])]);
+    for verb in ["delete", "update", "*"] {
+        assert!(allowed("ClusterRole", "priorityclasses", verb).is_empty(), "{verb}");
+    }
 }

@@ -78,11 +78,12 @@ pub struct Changes {
     pub too_large: usize,
 }
 
-/// Something that pods are put into.
-struct Bin {
+/// Something that pods are put into: a node's room, or a stand-in.
+struct Bin<'a> {
     stand_in: Option<StandIn>,
+    /// The same as it is now; none where it is new.
+    now: Option<&'a StandIn>,
     left: Amounts,
-    is_new: bool,
     used: bool,
 }
 
@@ -128,20 +129,21 @@ pub fn least_of_each_gpu(pool: &Compiled) -> Amounts {
 }
 
 /// Which stand-ins to make, and which go. Pods are put, the largest first, into what there is room for, then into stand-ins that are there,
-/// then into new ones; a stand-in that nobody was put into goes. Who looks again finds everything in its place.
+/// then into new ones; a stand-in that nobody was put into goes. One that has no machine yet and asks for too little besides slices is made anew
+/// under its name. Who looks again finds everything in its place.
 pub fn changes(at: Situation<'_>) -> Changes {
     let mut changes = Changes::default();
-    let room = |left: &Amounts| Bin { stand_in: None, left: left.clone(), is_new: false, used: false };
-    let mut bins: Vec<Bin> = at.rooms.iter().map(room).collect();
+    let room = |left: &Amounts| Bin { stand_in: None, now: None, left: left.clone(), used: false };
+    let mut bins: Vec<Bin<'_>> = at.rooms.iter().map(room).collect();
     let mut there: Vec<&StandIn> = at.stand_ins.iter().collect();
     there.sort_by(|a, b| a.name.cmp(&b.name));
-    for stand_in in there {
-        if stand_in.place == Place::Cut {
-            changes.delete.push(stand_in.name.clone());
+    for now in there {
+        if now.place == Place::Cut {
+            changes.delete.push(now.name.clone());
         } else {
-            let mut left = slices(at.each_gpu, stand_in.gpus);
-            left.extend(stand_in.besides.clone());
-            bins.push(Bin { stand_in: Some(stand_in.clone()), left, is_new: false, used: false });
+            let stand_in = StandIn { besides: Amounts::new(), ..now.clone() };
+            let left = slices(at.each_gpu, now.gpus);
+            bins.push(Bin { stand_in: Some(stand_in), now: Some(now), left, used: false });
         }
     }
     let nowhere = at.stand_ins.iter().filter(|one| one.place == Place::Nowhere);
@@ -168,19 +170,28 @@ pub fn changes(at: Situation<'_>) -> Changes {
         let name = names.next().unwrap_or_default();
         let stand_in = StandIn { name, gpus, besides: Amounts::new(), place: Place::Nowhere };
         let left = slices(at.each_gpu, gpus);
-        let mut bin = Bin { stand_in: Some(stand_in), left, is_new: true, used: false };
+        let mut bin = Bin { stand_in: Some(stand_in), now: None, left, used: false };
         bin.put(&pod.wants, at.each_gpu);
         bins.push(bin);
         changes.served.insert(pod.name.clone());
     }
     for bin in bins {
-        match bin {
-            Bin { stand_in: Some(stand_in), is_new: true, .. } => changes.create.push(stand_in),
-            Bin { stand_in: Some(stand_in), used: false, .. } => changes.delete.push(stand_in.name),
-            _ => {}
+        let Some(stand_in) = bin.stand_in else { continue };
+        match bin.now {
+            None => changes.create.push(stand_in),
+            Some(now) if !bin.used => changes.delete.push(now.name.clone()),
+            Some(now) if now.place == Place::Nowhere && asks_for_too_little(now, &stand_in.besides) => {
+                changes.delete.push(now.name.clone());
+                changes.create.push(stand_in);
+            }
+            Some(_) => {}
         }
     }
     changes
+}
+
+fn asks_for_too_little(now: &StandIn, needed: &Amounts) -> bool {
+    needed.iter().any(|(name, amount)| now.besides.get(name).copied().unwrap_or(0) < *amount)
 }
 
 /// Those who want the largest part of a GPU first.
@@ -215,16 +226,13 @@ fn gpus_for(wants: &Amounts, each_gpu: &Amounts) -> u64 {
     each_gpu.iter().map(of).max().unwrap_or(0)
 }
 
-impl Bin {
-    /// A new stand-in asks beside slices for whatever its pods need; what is there has what it has.
+impl Bin<'_> {
+    /// A node has what it has. Of a stand-in only slices are certain: what its pods need besides is asked for with it, and if its machine
+    /// has too little of that, they wait, and another one comes.
     fn takes(&self, wants: &Amounts, each_gpu: &Amounts) -> bool {
-        let counts = |name: &String| !self.is_new || each_gpu.contains_key(name);
-        // A node counts pods, and a stand-in is one whatever it stands for.
-        let counts = |name: &String| counts(name) && (self.stand_in.is_none() || name != "pods");
-        wants
-            .iter()
-            .filter(|(name, _)| counts(name))
-            .all(|(name, amount)| self.left.get(name).copied().unwrap_or(0) >= *amount)
+        let counts = |name: &String| self.stand_in.is_none() || each_gpu.contains_key(name);
+        let mut counted = wants.iter().filter(|(name, _)| counts(name));
+        counted.all(|(name, amount)| self.left.get(name).copied().unwrap_or(0) >= *amount)
     }
 
     fn put(&mut self, wants: &Amounts, each_gpu: &Amounts) {
@@ -233,10 +241,12 @@ impl Bin {
             if let Some(left) = self.left.get_mut(name) {
                 *left = left.saturating_sub(*amount);
             }
-            if let Some(stand_in) = self.stand_in.as_mut().filter(|_| self.is_new) {
-                if !each_gpu.contains_key(name) && name != "pods" {
-                    *stand_in.besides.entry(name.clone()).or_default() += amount;
-                }
+            // A node counts pods, and a stand-in is one, whatever it stands for.
+            if let Some(stand_in) = &mut self.stand_in
+                && !each_gpu.contains_key(name)
+                && name != "pods"
+            {
+                *stand_in.besides.entry(name.clone()).or_default() += amount;
             }
         }
     }

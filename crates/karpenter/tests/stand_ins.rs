@@ -120,7 +120,7 @@ fn worlds() -> impl Strategy<Value = World> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(ProptestConfig::with_cases(700))]
 
     /// Pods of one slice each: the number of GPUs is the smallest there is, whatever was there before.
     #[test]
@@ -148,9 +148,12 @@ proptest! {
         prop_assert_eq!(&done, &changes(world.situation()));
         prop_assert_eq!(done.served.len() + done.beyond_limit + done.too_large, wanting);
         prop_assert!(done.create.len() <= done.served.len(), "each stands for somebody");
-        if let Some(most) = world.most_gpus.filter(|_| !done.create.is_empty()) {
+        let known: BTreeSet<&String> = world.stand_ins.iter().map(|one| &one.name).collect();
+        let new: Vec<&StandIn> = done.create.iter().filter(|one| !known.contains(&one.name)).collect();
+        prop_assert!(done.create.iter().all(|one| !known.contains(&one.name) || done.delete.contains(&one.name)));
+        if let Some(most) = world.most_gpus.filter(|_| !new.is_empty()) {
             let nowhere = world.stand_ins.iter().filter(|one| one.place == Place::Nowhere);
-            let asked: u64 = nowhere.chain(&done.create).map(|one| one.gpus).sum();
+            let asked: u64 = nowhere.chain(new).map(|one| one.gpus).sum();
             prop_assert!(world.gpus + asked <= most);
         }
         world.most_gpus = None;
@@ -167,6 +170,21 @@ proptest! {
         world.waiting.clear();
         world.step();
         prop_assert_eq!(world.stand_ins.len(), 0, "nobody waits");
+    }
+
+    /// Pods that come one after another, and want processors too, bring as many GPUs as if they had come together.
+    #[test]
+    fn who_comes_later_takes_what_is_left(slices in 1..8u64, pods in proptest::collection::vec(0..9u64, 1..40)) {
+        let mut world = World::of(slices, Vec::new());
+        for (number, cpu) in pods.iter().enumerate() {
+            let wants = amounts(&[(SLICE, 1000), ("cpu", cpu * 250), ("pods", 1000)]);
+            world.waiting.push(Waiting { name: format!("pod-{number:03}"), wants });
+            world.step();
+            prop_assert_eq!(world.asked(), (number as u64 + 1).div_ceil(slices));
+            prop_assert_eq!(world.step(), (0, 0), "who looks again changes nothing");
+        }
+        let asked: u64 = world.stand_ins.iter().filter_map(|one| one.besides.get("cpu")).sum();
+        prop_assert!(asked >= pods.iter().sum::<u64>() * 250);
     }
 
     /// Pods of any size up to a GPU: two stand-ins are never half empty together.
