@@ -31,7 +31,7 @@ pub fn node_groups(pool: &Pool) -> Result<Vec<NodeGroup>, Refusal> {
     let labels = node_pool::labels(pool)?;
     let group = |machines: crate::machines::Machines| {
         let whole = || BTreeMap::from([(GPU.to_owned(), u64::from(machines.gpus))]);
-        let stand_ins = pool.told_by.stand_ins();
+        let stand_ins = pool.told_by().stand_ins();
         let capacity = if stand_ins { whole() } else { machines.promise.capacity() }.into_iter();
         let mut tags: Vec<(String, String)> = capacity
             .map(|(name, amount)| (format!("{TEMPLATE}/resources/{name}"), amount.to_string()))

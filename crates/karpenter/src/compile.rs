@@ -52,7 +52,7 @@ impl Compiled {
 pub fn compile(pool: &Pool) -> Result<Compiled, Refusal> {
     pool.check()?;
     let machines = machines(pool)?;
-    let told_by = pool.told_by;
+    let told_by = pool.told_by();
     if told_by.stand_ins() {
         crate::stand_ins::check(&pool.cut)?;
     } else {
@@ -74,7 +74,7 @@ pub fn compile_all(pools: &[Pool]) -> Result<Vec<Compiled>, Refusal> {
                 let reason = format!("two pools are called '{}'", pool.name);
                 return Err(Refusal::new("name", reason, "give each a name of its own"));
             }
-            let both = !earlier.told_by.stand_ins() && !pool.told_by.stand_ins();
+            let both = !earlier.told_by().stand_ins() && !pool.told_by().stand_ins();
             if both && earlier.weights.overlaps(pool.weights) {
                 let reason = format!("'{}' and '{}' may use the same weights", earlier.name, pool.name);
                 return Err(Refusal::new("weights", reason, "give each pool a band of its own"));

@@ -37,5 +37,9 @@ pub use translate::{Note, Translation, translate};
 pub const PROFILE: &str = "carve.dev/profile";
 /// Taint of nodes whose GPUs are not yet cut; pods wait until it is gone.
 pub const NOT_READY: &str = "carve.dev/not-ready";
+/// Label of nodes for which stand-ins asked Karpenter.
+pub const BROUGHT_BY: &str = "carve.dev/brought-by";
+/// Seconds after which Karpenter takes a machine away that stand-ins brought and that has no pods; until then it must be cut.
+pub const CUT_WITHIN: u32 = 900;
 /// Label of nodes of groups that the cluster autoscaler has: the policy that they are for.
 pub const POOL: &str = "carve.dev/pool";

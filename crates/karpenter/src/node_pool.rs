@@ -3,7 +3,7 @@
 use crate::machines::Machines;
 use crate::overlay::{GPU_COUNT, GPU_NAME, INSTANCE_TYPE, one_of};
 use crate::pool::is_label_value;
-use crate::{ChosenBy, Cut, GPU, MigCut, NOT_READY, PROFILE, Pool, Refusal, Stage, ToldBy};
+use crate::{CUT_WITHIN, ChosenBy, Cut, GPU, MigCut, NOT_READY, PROFILE, Pool, Refusal, Stage, ToldBy};
 use carve_gpu_model::ProfileName;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,10 +16,7 @@ const MIG_CONFIG: &str = "nvidia.com/mig.config";
 /// The NodePool.
 pub(crate) fn document(pool: &Pool, machines: &[Machines]) -> Result<Value, Refusal> {
     let (taints, startup_taints) = taints(pool);
-    let empty = match pool.told_by {
-        ToldBy::StandIns { within } => within.max(EMPTY),
-        ToldBy::Overlays | ToldBy::StandInsOfGroups => EMPTY,
-    };
+    let empty = if pool.told_by() == ToldBy::StandIns { CUT_WITHIN } else { EMPTY };
     let mut spec = json!({
         "template": {
             "metadata": {"labels": labels(pool)?},
@@ -46,7 +43,7 @@ pub(crate) fn document(pool: &Pool, machines: &[Machines]) -> Result<Value, Refu
     if let Some(gpus) = pool.most_gpus {
         // Where stand-ins ask for machines, Karpenter counts those that are not cut yet, and the controller the others.
         let whole = || json!({GPU: gpus.to_string()});
-        spec["limits"] = if pool.told_by.stand_ins() { whole() } else { limits(gpus, machines) };
+        spec["limits"] = if pool.told_by().stand_ins() { whole() } else { limits(gpus, machines) };
     }
     Ok(json!({
         "apiVersion": "karpenter.sh/v1",
@@ -60,7 +57,7 @@ pub(crate) fn document(pool: &Pool, machines: &[Machines]) -> Result<Value, Refu
 /// which stand-ins asked: there the taint is an ordinary one.
 fn taints(pool: &Pool) -> (Vec<Value>, Vec<Value>) {
     let gpu = json!({"key": GPU, "value": "true", "effect": "NoSchedule"});
-    if pool.told_by.stand_ins() {
+    if pool.told_by().stand_ins() {
         (vec![gpu, Stage::Whole.taint()], Vec::new())
     } else {
         (vec![gpu], vec![json!({"key": NOT_READY, "effect": "NoSchedule"})])
@@ -70,7 +67,7 @@ fn taints(pool: &Pool) -> (Vec<Value>, Vec<Value>) {
 /// Labels that new nodes do not have yet: an agent that sees them cuts.
 pub(crate) fn cut_labels(pool: &Pool) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::new();
-    if pool.told_by.stand_ins() {
+    if pool.told_by().stand_ins() {
         if let Cut::Mig(MigCut::All(profile)) = &pool.cut {
             labels.insert(MIG_CONFIG.to_owned(), config_of(profile));
         }
@@ -90,11 +87,8 @@ pub(crate) fn labels(pool: &Pool) -> Result<BTreeMap<String, String>, Refusal> {
         labels.insert(MIG_CONFIG.to_owned(), config_of(profile));
     }
     labels.extend(pool.labels.clone());
-    if pool.told_by.stand_ins() {
+    if pool.told_by().stand_ins() {
         labels.remove(MIG_CONFIG);
-    }
-    if pool.told_by == ToldBy::StandInsOfGroups {
-        labels.insert(crate::POOL.to_owned(), pool.name.clone());
     }
     let word = profile_word(&pool.cut);
     if !is_label_value(&word) {

@@ -35,7 +35,7 @@ pub(crate) fn one_of<T: ToString>(key: &str, values: impl IntoIterator<Item = T>
 
 pub(crate) fn overlays(pool: &Pool, machines: &[Machines]) -> Vec<Overlay> {
     // Weights count only where overlays are written.
-    let last = if pool.told_by.stand_ins() { u16::MAX } else { pool.weights.last };
+    let last = if pool.told_by().stand_ins() { u16::MAX } else { pool.weights.last };
     let weights = pool.weights.first..=last;
     machines.iter().zip(weights).map(|(machines, weight)| overlay(pool, machines, weight)).collect()
 }

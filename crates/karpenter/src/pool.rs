@@ -28,8 +28,6 @@ pub struct Pool {
     pub most_gpus: Option<u32>,
     /// Further labels of its nodes, such as the name of a device-plugin configuration.
     pub labels: BTreeMap<String, String>,
-    /// How autoscalers learn that machines are needed.
-    pub told_by: ToldBy,
 }
 
 /// How autoscalers learn that machines are needed for slices.
@@ -38,10 +36,7 @@ pub enum ToldBy {
     /// By NodeOverlays: Karpenter counts slices, and packs the pods that want them.
     Overlays,
     /// By pods that stand in for them and want whole GPUs. Nodes are cut when Karpenter counts them as there.
-    StandIns {
-        /// So many seconds nodes may take until they are cut; nobody takes them away for being empty before that.
-        within: u32,
-    },
+    StandIns,
     /// The same where groups of machines, and not a NodePool, have them: the cluster autoscaler.
     StandInsOfGroups,
 }
@@ -164,6 +159,30 @@ impl WeightBand {
 }
 
 impl Pool {
+    /// How autoscalers learn that machines are needed, which nodes show by a label.
+    pub fn told_by(&self) -> ToldBy {
+        if self.labels.contains_key(crate::POOL) {
+            ToldBy::StandInsOfGroups
+        } else if self.labels.contains_key(crate::BROUGHT_BY) {
+            ToldBy::StandIns
+        } else {
+            ToldBy::Overlays
+        }
+    }
+
+    /// The same pool, of which autoscalers learn like this.
+    pub fn asked_for_by(mut self, told_by: ToldBy) -> Self {
+        self.labels.retain(|key, _| ![crate::POOL, crate::BROUGHT_BY].contains(&key.as_str()));
+        match told_by {
+            ToldBy::Overlays => {}
+            ToldBy::StandIns => {
+                drop(self.labels.insert(crate::BROUGHT_BY.to_owned(), "stand-ins".to_owned()))
+            }
+            ToldBy::StandInsOfGroups => drop(self.labels.insert(crate::POOL.to_owned(), self.name.clone())),
+        }
+        self
+    }
+
     /// What is wrong with it, whatever its machines are.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         if !is_dns_label(&self.name) {

@@ -4,8 +4,8 @@
 mod pools;
 
 use carve_karpenter::{
-    Arrival, BROKEN, Compiled, Cut, HardwareReady, Judgement, KEPT, LOST_AFTER, NOT_READY, Pool, Stage,
-    ToldBy, compile, judge,
+    Arrival, BROKEN, Compiled, Cut, HardwareReady, Judgement, KEPT, LOST_AFTER, NOT_READY, Stage, ToldBy,
+    compile, judge,
 };
 use pools::{all, pool, shared};
 use std::collections::BTreeMap;
@@ -138,7 +138,7 @@ fn a_node_that_was_good_is_told_of_and_not_closed() {
 
 #[test]
 fn a_node_that_is_cut_later_is_in_no_trouble_before_its_time() {
-    let cut = Pool { told_by: ToldBy::StandIns { within: WITHIN as u32 }, ..pool(&["t4"], &[4], RENAMED) };
+    let cut = pool(&["t4"], &[4], RENAMED).asked_for_by(ToldBy::StandIns);
     let pool = compile(&cut).expect("a pool");
     let mut node = Node::new(&[("nvidia.com/gpu", 4)]);
     for stage in [Stage::Whole, Stage::Emptying, Stage::Cutting] {

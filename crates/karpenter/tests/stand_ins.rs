@@ -219,7 +219,7 @@ fn what_pods_want_beside_slices_is_asked_for_too() {
 }
 
 fn by_stand_ins(models: &[&str], counts: &[u8], cut: Cut) -> Pool {
-    Pool { told_by: ToldBy::StandIns { within: 900 }, ..pool(models, counts, cut) }
+    pool(models, counts, cut).asked_for_by(ToldBy::StandIns)
 }
 
 #[test]
@@ -239,12 +239,13 @@ fn a_pool_for_stand_ins_is_cut_later_and_has_no_overlays() {
     assert!(labels["nvidia.com/mig.config"].is_null(), "an agent that saw it would cut at once: {labels}");
     let config = BTreeMap::from([("nvidia.com/mig.config".to_owned(), "all-1g.5gb".to_owned())]);
     assert_eq!(made.cut_labels, config);
+    assert_eq!(labels["carve.dev/brought-by"], "stand-ins");
     assert_eq!(spec["limits"], json!({"nvidia.com/gpu": "64"}));
     assert_eq!(spec["disruption"]["consolidateAfter"], "900s");
     assert_eq!(least_of_each_gpu(&made), amounts(&[(SLICE, 7000)]));
 
     let mut named = by_stand_ins(&["h100"], &[8], mixed("3g.40gb=1,1g.10gb=4"));
-    named.labels = BTreeMap::from([("nvidia.com/mig.config".to_owned(), "mine".to_owned())]);
+    named.labels.insert("nvidia.com/mig.config".to_owned(), "mine".to_owned());
     let made = compile(&named).expect("a pool");
     assert!(made.node_pool["spec"]["template"]["metadata"]["labels"]["nvidia.com/mig.config"].is_null());
     assert_eq!(made.cut_labels["nvidia.com/mig.config"], "mine");
@@ -268,10 +269,10 @@ fn what_stand_ins_can_not_serve_is_refused_with_what_to_write() {
 #[test]
 fn groups_of_machines_are_tagged_with_whole_gpus_and_the_taint_that_stand_ins_bear() {
     let groups = Pool {
-        told_by: ToldBy::StandInsOfGroups,
         chosen_by: ChosenBy::InstanceTypes(carve_economics::Provider::Aws),
         ..pool(&["t4"], &[4], Cut::Shared { replicas: 4, renamed: true })
-    };
+    }
+    .asked_for_by(ToldBy::StandInsOfGroups);
     assert_eq!(compile(&groups).expect("a pool").documents().count(), 0, "nothing is made in the cluster");
     let tags: BTreeMap<String, String> =
         node_groups(&groups).expect("groups").remove(0).tags.into_iter().collect();

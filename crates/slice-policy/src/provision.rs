@@ -4,7 +4,7 @@ use crate::{MigMode, SlicePolicySpec};
 use carve_economics::Provider;
 use carve_gpu_model::{Geometry, ProfileName};
 use carve_karpenter as karpenter;
-use carve_karpenter::{ChosenBy, Cut, MigCut, Pool, Refusal, ToldBy};
+use carve_karpenter::{BROUGHT_BY, CUT_WITHIN, ChosenBy, Cut, MigCut, POOL, Pool, Refusal, ToldBy};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -219,6 +219,18 @@ impl SlicePolicySpec {
             CapacityType::Reserved => karpenter::CapacityType::Reserved,
         };
         let Weights { first, last } = provision.weights;
+        let told_by = match (provision.mode, class) {
+            (ProvisionMode::Karpenter | ProvisionMode::TagsOnly, _) => ToldBy::Overlays,
+            (ProvisionMode::StandIns, Some(_)) => ToldBy::StandIns,
+            (ProvisionMode::StandIns, None) => ToldBy::StandInsOfGroups,
+        };
+        if told_by == ToldBy::StandIns && provision.ready_within_seconds > CUT_WITHIN {
+            let reason = format!(
+                "Karpenter takes machines without pods away after {CUT_WITHIN} s, and stand-ins are gone by then"
+            );
+            let remedy = format!("write at most {CUT_WITHIN}");
+            return Err(Refusal::new("provision.readyWithinSeconds", reason, remedy));
+        }
         Ok(Pool {
             name: name.to_owned(),
             node_class,
@@ -230,14 +242,8 @@ impl SlicePolicySpec {
             weights: karpenter::WeightBand { first, last },
             most_gpus: provision.most_gpus,
             labels,
-            told_by: match (provision.mode, class) {
-                (ProvisionMode::Karpenter | ProvisionMode::TagsOnly, _) => ToldBy::Overlays,
-                (ProvisionMode::StandIns, Some(_)) => {
-                    ToldBy::StandIns { within: provision.ready_within_seconds }
-                }
-                (ProvisionMode::StandIns, None) => ToldBy::StandInsOfGroups,
-            },
-        })
+        }
+        .asked_for_by(told_by))
     }
 
     /// What becomes of the GPUs of new machines.
@@ -275,7 +281,7 @@ impl SlicePolicySpec {
         let mut labels = provision.labels.clone();
         for (key, value) in &self.node_selector {
             // Whose nodes they are is said by who brings them.
-            if ["karpenter.sh/nodepool", carve_karpenter::POOL].contains(&key.as_str()) && value == name {
+            if ["karpenter.sh/nodepool", POOL].contains(&key.as_str()) && value == name {
                 continue;
             }
             if let Some(other) = labels.insert(key.clone(), value.clone()).filter(|other| other != value) {
@@ -283,6 +289,10 @@ impl SlicePolicySpec {
                     format!("'{key}' would be '{other}', and the policy selects nodes with '{value}'");
                 return Err(Refusal::new("provision.labels", reason, "leave it out"));
             }
+        }
+        if let Some(key) = [POOL, BROUGHT_BY].into_iter().find(|key| labels.contains_key(*key)) {
+            let reason = format!("carve sets '{key}' itself");
+            return Err(Refusal::new("provision.labels", reason, "leave it out"));
         }
         let config = "nvidia.com/mig.config";
         if matches!(cut, Cut::Mig(MigCut::Mixed(_))) && !labels.contains_key(config) {

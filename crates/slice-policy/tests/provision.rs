@@ -57,7 +57,7 @@ fn a_policy_is_a_pool_of_its_name_for_whose_nodes_it_counts() {
         spec["provision"]["mode"] = "StandIns".into();
         spec["sharing"]["renamed"] = true.into();
     };
-    assert_eq!(pool(stand_ins).expect("a pool").told_by, ToldBy::StandIns { within: 900 });
+    assert_eq!(pool(stand_ins).expect("a pool").told_by(), ToldBy::StandIns);
     let groups = pool(|spec| {
         stand_ins(spec);
         spec["provision"]["nodeClass"] = Value::Null;
@@ -65,8 +65,8 @@ fn a_policy_is_a_pool_of_its_name_for_whose_nodes_it_counts() {
         spec["nodeSelector"] = json!({"carve.dev/pool": "quarters"});
     });
     let groups = groups.expect("a pool");
-    assert_eq!(groups.told_by, ToldBy::StandInsOfGroups);
-    assert!(groups.labels.is_empty() && compile(&groups).is_ok());
+    assert_eq!(groups.told_by(), ToldBy::StandInsOfGroups);
+    assert!(compile(&groups).is_ok());
     let parts = pool(|spec| {
         spec["sharing"] = Value::Null;
         spec["provision"]["parts"] = true.into();
@@ -85,7 +85,20 @@ fn what_can_not_be_promised_is_refused_in_the_words_of_the_policy() {
     assert!(pool(|spec| mig(spec, json!({"all": "1g.10gb"}))).is_ok());
     type Change<'a> = &'a dyn Fn(&mut Value);
     let stand_ins = |spec: &mut Value| spec["provision"]["mode"] = "StandIns".into();
-    let cases: [(Change<'_>, &str, &str); 15] = [
+    let cases: [(Change<'_>, &str, &str); 17] = [
+        (
+            &|spec| {
+                stand_ins(spec);
+                spec["provision"]["readyWithinSeconds"] = 901.into();
+            },
+            "provision.readyWithinSeconds",
+            "at most 900",
+        ),
+        (
+            &|spec| spec["provision"]["labels"] = json!({"carve.dev/pool": "b"}),
+            "provision.labels",
+            "leave it out",
+        ),
         (&stand_ins, "sharing.renamed", "renamed: true"),
         (
             &|spec| {

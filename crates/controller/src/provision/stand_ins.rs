@@ -86,9 +86,7 @@ pub(super) fn steps(objects: &Objects) -> Vec<Step> {
         }
         let settled = match compiled.told_by {
             // Karpenter compares what a node advertises with what its claim asked for, until once it is the same.
-            ToldBy::StandIns { .. } => {
-                node.labels.get("karpenter.sh/initialized").is_some_and(|it| it == "true")
-            }
+            ToldBy::StandIns => node.labels.get("karpenter.sh/initialized").is_some_and(|it| it == "true"),
             _ => {
                 let gpus = node.advertised.get(GPU).copied().unwrap_or(0);
                 node.ready && gpus >= u64::from(machine.gpus)

@@ -3,7 +3,7 @@
 #![allow(clippy::expect_used, clippy::panic, reason = "the panic is the test's failure")]
 
 use carve_economics::{CATALOGUE, InstanceType, Provider};
-use carve_karpenter::{CapacityType, ChosenBy, Cut, MigCut, NodeClass, Pool, ToldBy, WeightBand};
+use carve_karpenter::{CapacityType, ChosenBy, Cut, MigCut, NodeClass, Pool, WeightBand};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -24,7 +24,6 @@ pub(crate) fn pool(models: &[&str], counts: &[u8], cut: Cut) -> Pool {
         weights: WeightBand { first: 5100, last: 5199 },
         most_gpus: Some(64),
         labels: BTreeMap::new(),
-        told_by: ToldBy::Overlays,
     }
 }
 
