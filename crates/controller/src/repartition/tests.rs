@@ -359,3 +359,23 @@ async fn sharing_of_a_policy_reaches_its_nodes_and_is_taken_back() {
     bench.look(1).await;
     assert_eq!(config(&bench), Some(None));
 }
+
+#[tokio::test]
+async fn a_node_that_is_to_have_whole_gpus_yet_is_not_told_to_share_them() {
+    let mut bench = Bench::new();
+    let config = |bench: &Bench| bench.memory.0.lock().unwrap().configs.get("node0").cloned();
+    let at = |bench: &Bench, stage: &str| {
+        let taint = json!({"key": "carve.dev/not-ready", "value": stage, "effect": "NoSchedule"});
+        let node = json!({"metadata": {"name": "node0"}, "spec": {"taints": [taint]}});
+        bench.objects.lock().unwrap().node_seen(&node);
+    };
+    bench.policy("all", json!({"sharing": {"mechanism": "TimeSlicing", "replicas": 4, "renamed": true}}));
+    for stage in ["whole", "emptying"] {
+        at(&bench, stage);
+        bench.look(1).await;
+        assert_eq!(config(&bench), None, "{stage}");
+    }
+    at(&bench, "cutting");
+    bench.look(1).await;
+    assert!(config(&bench).flatten().is_some());
+}
