@@ -28,6 +28,7 @@ mod routes;
 mod run;
 mod serve;
 mod store;
+mod waiting;
 
 pub use admit::Reached;
 pub use books::Agents;

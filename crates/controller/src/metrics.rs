@@ -1,5 +1,11 @@
-//! What Prometheus can ask the controller: how long the scheduler waits for its answers, and whether this replica leads.
+//! What Prometheus can ask the controller: how long the scheduler waits for its answers, whether this replica leads, who waits for GPUs, what was
+//! cut, and whether machines are what was promised.
 
+mod told;
+
+pub(crate) use told::Policy;
+
+use crate::waiting::Waiting;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::CONTENT_TYPE;
@@ -12,7 +18,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -51,6 +57,7 @@ pub struct Metrics {
     /// How long filter took for pods of which prioritize is not asked yet.
     filtered: Arc<Mutex<HashMap<String, Duration>>>,
     leads: Gauge,
+    told: Arc<told::Told>,
 }
 
 impl Default for Metrics {
@@ -64,12 +71,29 @@ impl Default for Metrics {
         registry.register_with_unit("extender_decision", help, Unit::Seconds, decisions.clone());
         let leads = Gauge::default();
         registry.register("leads", "Whether this replica decides where pods go", leads.clone());
+        let told = Arc::new(told::Told::default());
+        registry.register_collector(Box::new(Arc::clone(&told)));
         let registry = Arc::new(Mutex::new(registry));
-        Metrics { registry, answers, decisions, filtered: Arc::default(), leads }
+        Metrics { registry, answers, decisions, filtered: Arc::default(), leads, told }
     }
 }
 
 impl Metrics {
+    /// Pods that wait, to be kept known by whoever watches them.
+    pub(crate) fn waiting(&self) -> &Mutex<Waiting> {
+        &self.told.waiting
+    }
+
+    /// A plan was carried out, or could not be.
+    pub(crate) fn cut(&self, done: bool) {
+        self.told.cut(done);
+    }
+
+    /// What is known of policies that want machines, by name; others have no series any more.
+    pub(crate) fn policies(&self, policies: BTreeMap<String, Policy>) {
+        self.told.set_policies(policies);
+    }
+
     /// All series, in Prometheus' words.
     fn text(&self) -> String {
         let mut text = String::new();
@@ -120,7 +144,9 @@ pub(crate) async fn timed(State(metrics): State<Metrics>, request: Request, next
 /// `GET /metrics`.
 pub(crate) fn routes(metrics: Metrics, leads: impl Fn() -> bool + Clone + Send + Sync + 'static) -> Router {
     let answer = move || {
-        metrics.leads.set(i64::from(leads()));
+        let leads = leads();
+        metrics.leads.set(i64::from(leads));
+        metrics.told.lead(leads);
         let text = metrics.text();
         async move {
             ([(CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], text)

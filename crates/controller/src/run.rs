@@ -9,7 +9,7 @@ use crate::kubernetes::Kubernetes;
 use crate::lease::Candidate;
 use crate::metrics::{Metrics, routes as metrics_routes};
 use crate::serve::{Callers, listen, serve};
-use crate::{leader, provision, repartition, routes};
+use crate::{leader, provision, repartition, routes, waiting};
 use carve_admission::Road;
 use kube::Client;
 use std::net::SocketAddr;
@@ -116,7 +116,7 @@ pub async fn run(
             serve(admission_listener, admission, Callers::Anyone, certificates.clone(), stopped()),
             serve(
                 extender_listener,
-                routes(extender, metrics),
+                routes(extender, metrics.clone()),
                 Callers::Certified,
                 certificates.clone(),
                 stopped()
@@ -136,8 +136,9 @@ pub async fn run(
             knowledge.learn(client.clone()),
             register(client.clone(), &options.reached, &options.namespace, certificates.clone(), leads()),
             templates::sweep(client.clone(), leads()),
-            repartition::run(client.clone(), leads()),
-            provision::run(client.clone(), &options.namespace, leads()),
+            repartition::run(client.clone(), metrics.clone(), leads()),
+            provision::run(client.clone(), &options.namespace, metrics.clone(), leads()),
+            waiting::follow_waiting(client.clone(), metrics.waiting()),
             candidate.stand(client.clone(), &options.namespace, LEASE),
             marking,
         );

@@ -419,6 +419,7 @@ impl Agent {
 
     /// How MPS daemons are.
     pub(crate) fn learn_mps(&mut self) {
+        self.metrics.mps("devices", self.mps.daemons());
         for (part, state) in self.mps.states() {
             let news = self.health.mps(&part, state);
             self.tell_health(news);

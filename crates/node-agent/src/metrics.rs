@@ -3,6 +3,7 @@
 mod cost;
 mod dcgm;
 mod shares;
+mod state;
 mod table;
 mod usage;
 
@@ -42,6 +43,8 @@ pub(crate) struct Metrics {
     attributed: Mutex<BTreeSet<ClaimDevice>>,
     shares: Arc<ShareTable>,
     usage: Arc<UsageTable>,
+    ready: Gauge,
+    state: Arc<state::StateTable>,
 }
 
 /// What is told of use now.
@@ -146,6 +149,10 @@ impl Metrics {
         );
         let shares = Arc::new(ShareTable::default());
         registry.register_collector(Box::new(Arc::clone(&shares)));
+        let ready = Gauge::default();
+        registry.register("ready", "Whether the agent does its work", ready.clone());
+        let state = Arc::new(state::StateTable::default());
+        registry.register_collector(Box::new(Arc::clone(&state)));
         let started = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let registry = Mutex::new(all);
         Metrics {
@@ -164,7 +171,38 @@ impl Metrics {
             attributed: Mutex::default(),
             shares,
             usage,
+            ready,
+            state,
         }
+        .counting_from_nothing()
+    }
+
+    /// What should wake somebody is there before it happens: the first of its kind is one more than none, and one more than nothing is nothing.
+    fn counting_from_nothing(self) -> Self {
+        for verb in ["prepare", "unprepare"] {
+            for outcome in ["ok", "failed"] {
+                drop(self.claims.get_or_create(&Claims { verb, outcome }));
+            }
+        }
+        for result in ["success", "failed"] {
+            drop(self.mig_applies.get_or_create(&Came { result: result.to_owned() }));
+        }
+        self
+    }
+
+    /// Whether the agent does its work.
+    pub(crate) fn ready(&self, ready: bool) {
+        self.ready.set(i64::from(ready));
+    }
+
+    /// Which GPUs there are, by UUID, and whether anything may be given out of each.
+    pub(crate) fn health(&self, gpus: Vec<(u32, String, bool)>) {
+        self.state.set_gpus(gpus);
+    }
+
+    /// Which parts a door shares by MPS, and whether the daemon of each is ready.
+    pub(crate) fn mps(&self, door: &'static str, daemons: Vec<(String, bool)>) {
+        self.state.set_mps(door, daemons);
     }
 
     /// When the agent was started, in seconds.

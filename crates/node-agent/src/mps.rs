@@ -187,6 +187,13 @@ impl MpsDoor {
         states
     }
 
+    /// Every part that a daemon is kept for, and whether containers may be sent there.
+    pub(crate) fn daemons(&self) -> Vec<(String, bool)> {
+        let statuses = self.statuses.borrow();
+        let ready = |part: &PartId| statuses.get(part).is_some_and(PartStatus::is_ready);
+        self.wanted.keys().map(|part| (part.to_string(), ready(part))).collect()
+    }
+
     /// What people should know about the daemons.
     pub(crate) fn remarks(&self) -> Vec<String> {
         let of = |(part, status): (&PartId, &PartStatus)| {

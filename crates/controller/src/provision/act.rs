@@ -4,6 +4,7 @@ use super::conditions::{self, Known};
 use super::decide::{judged, wanted};
 use super::objects::{Objects, PolicySeen, Seen};
 use super::store::{About, ProvisionStore};
+use crate::metrics::{Metrics, Policy};
 use crate::repartition::written;
 use crate::store::StoreError;
 use carve_karpenter::{BROKEN, Judgement, KEPT, Kind, PolicySteps, Steps, There, keep};
@@ -35,12 +36,13 @@ pub(super) struct Provisioning<S> {
     told: BTreeSet<(String, String)>,
     /// Since when stand-ins of a policy can not be kept, and why.
     pub(super) stuck: BTreeMap<String, (Seconds, String)>,
+    metrics: Metrics,
 }
 
 impl<S: ProvisionStore> Provisioning<S> {
-    pub(super) fn new(store: S, objects: Arc<Mutex<Objects>>) -> Self {
+    pub(super) fn new(store: S, objects: Arc<Mutex<Objects>>, metrics: Metrics) -> Self {
         let (broken_since, failed, told, stuck) = Default::default();
-        Provisioning { store, objects, broken_since, failed, told, stuck }
+        Provisioning { store, objects, broken_since, failed, told, stuck, metrics }
     }
 
     pub(super) fn objects(&self) -> MutexGuard<'_, Objects> {
@@ -110,6 +112,22 @@ impl<S: ProvisionStore> Provisioning<S> {
                 Err(error) => tracing::warn!(policy, %error, "its conditions can not be written"),
             }
         }
+        self.metrics.policies(self.known_of_policies(&found));
+    }
+
+    /// What is known of every policy that wants machines.
+    fn known_of_policies(&self, found: &BTreeMap<String, Judgement>) -> BTreeMap<String, Policy> {
+        let objects = self.objects();
+        let wanting = objects.policies.iter().filter(|(_, policy)| policy.spec.provision.is_some());
+        let known = wanting.map(|(name, policy)| {
+            let said = policy.conditions.iter().find(|one| one.kind == conditions::PROVISIONED);
+            let of_it = |(node, one): &(&String, &Judgement)| {
+                one.trouble && objects.nodes.get(*node).is_some_and(|seen| &seen.pool == name)
+            };
+            let broken = u64::try_from(found.iter().filter(of_it).count()).unwrap_or(u64::MAX);
+            (name.clone(), Policy { provisioned: said.map(|one| one.status == "True"), broken })
+        });
+        known.collect()
     }
 
     /// A pool without its overlays would bring too many machines, so it waits for them.

@@ -23,6 +23,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+use crate::metrics::Metrics;
 use act::Provisioning;
 use kube::Client;
 use objects::Objects;
@@ -39,11 +40,11 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Keeps machines coming for as long as this runs, whenever this replica leads.
 /// Pods that stand in for others are made in `namespace`.
-pub async fn run(client: Client, namespace: &str, leads: impl Fn() -> bool + Send) {
+pub async fn run(client: Client, namespace: &str, metrics: Metrics, leads: impl Fn() -> bool + Send) {
     let objects = Arc::new(Mutex::new(Objects::of(namespace)));
     let news = Arc::new(Notify::new());
     let watching = kubernetes::follow_all(client.clone(), namespace, Arc::clone(&objects), Arc::clone(&news));
-    let mut provisioning = Provisioning::new(kubernetes::Kubernetes::new(client, namespace), objects);
+    let mut provisioning = Provisioning::new(kubernetes::Kubernetes::new(client, namespace), objects, metrics);
     let working = async {
         loop {
             tokio::select! {

@@ -154,7 +154,7 @@ impl Bench {
         for kind in [Watched::Policies, Watched::Nodes, Watched::NodePools, Watched::NodeOverlays] {
             objects.lock().unwrap().listed(kind, &BTreeSet::new());
         }
-        let provisioning = Provisioning::new(memory.clone(), Arc::clone(&objects));
+        let provisioning = Provisioning::new(memory.clone(), Arc::clone(&objects), Default::default());
         Bench { memory, objects, provisioning, now: START }
     }
 
@@ -241,7 +241,8 @@ async fn a_policy_becomes_a_pool_and_is_left_alone_then() {
     assert!(bench.look(1).await.is_empty());
     assert_eq!(bench.reason("a"), "True Made");
     // A controller that starts anew finds everything as it is.
-    bench.provisioning = Provisioning::new(bench.memory.clone(), Arc::clone(&bench.objects));
+    bench.provisioning =
+        Provisioning::new(bench.memory.clone(), Arc::clone(&bench.objects), Default::default());
     bench.memory.0.lock().unwrap().conditions.clear();
     assert!(bench.look(1).await.is_empty());
     assert!(bench.memory.0.lock().unwrap().conditions.is_empty(), "what is said is not said again");

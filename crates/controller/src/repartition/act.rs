@@ -4,6 +4,7 @@ use super::objects::{Objects, PlanSeen, PodSeen};
 use super::progress::{Next, next};
 use super::store::{About, PlanStore, Tone};
 use super::{facts, policies, written};
+use crate::metrics::Metrics;
 use crate::store::StoreError;
 use carve_repartition::{Decisions, Instance, NodePlan, Seconds, Why, decide};
 use carve_slice_policy::{GpuLayout, Phase, SlicePlanSpec, SlicePlanStatus};
@@ -18,14 +19,15 @@ pub(super) struct Repartition<S> {
     told: BTreeMap<String, String>,
     /// When it was looked last who could be moved.
     moved_at: Seconds,
+    metrics: Metrics,
 }
 
 /// How often it is looked who could be moved, in seconds.
 const MOVING: u64 = 30;
 
 impl<S: PlanStore> Repartition<S> {
-    pub(super) fn new(store: S, objects: Arc<Mutex<Objects>>) -> Self {
-        Repartition { store, objects, told: BTreeMap::new(), moved_at: Seconds::default() }
+    pub(super) fn new(store: S, objects: Arc<Mutex<Objects>>, metrics: Metrics) -> Self {
+        Repartition { store, objects, told: BTreeMap::new(), moved_at: Seconds::default(), metrics }
     }
 
     fn objects(&self) -> MutexGuard<'_, Objects> {
@@ -129,6 +131,7 @@ impl<S: PlanStore> Repartition<S> {
             self.order(node, order).await?;
         }
         self.status(node, status.clone()).await?;
+        self.metrics.cut(status.phase == Phase::Done);
         let generation = plan.spec.generation;
         let (tone, reason, message) = match status.phase {
             Phase::Done => {

@@ -18,6 +18,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+use crate::metrics::Metrics;
 use act::Repartition;
 use kube::Client;
 use objects::Objects;
@@ -33,11 +34,11 @@ const TOGETHER: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Cuts MIG on demand for as long as this runs, whenever this replica leads.
-pub async fn run(client: Client, leads: impl Fn() -> bool + Send) {
+pub async fn run(client: Client, metrics: Metrics, leads: impl Fn() -> bool + Send) {
     let objects = Arc::new(Mutex::new(Objects::default()));
     let news = Arc::new(Notify::new());
     let watching = kubernetes::follow_all(client.clone(), Arc::clone(&objects), Arc::clone(&news));
-    let mut repartition = Repartition::new(kubernetes::Kubernetes::new(client), objects);
+    let mut repartition = Repartition::new(kubernetes::Kubernetes::new(client), objects, metrics);
     let working = async {
         loop {
             tokio::select! {

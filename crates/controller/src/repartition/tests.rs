@@ -121,7 +121,7 @@ impl Bench {
         };
         let tables = BTreeMap::from([("A100".to_owned(), table)]);
         let report = NodeReport { gpus: vec![gpu], tables, manual: None, order: None };
-        let repartition = Repartition::new(memory.clone(), Arc::clone(&objects));
+        let repartition = Repartition::new(memory.clone(), Arc::clone(&objects), Default::default());
         let bench = Bench { memory, objects, repartition, report, now: START };
         bench.node();
         bench.policy("all", json!({"mig": {"mode": "Automatic"}}));
@@ -247,7 +247,8 @@ async fn a_controller_that_dies_before_the_order_is_followed_by_one_that_sends_i
     bench.look(SETTLING).await;
     assert_eq!((bench.phase(), bench.order()), (Some(Phase::Cutting), None));
     bench.memory.0.lock().unwrap().deaf = false;
-    bench.repartition = Repartition::new(bench.memory.clone(), Arc::clone(&bench.objects));
+    bench.repartition =
+        Repartition::new(bench.memory.clone(), Arc::clone(&bench.objects), Default::default());
     bench.look(1).await;
     assert_eq!(bench.order(), Some(1));
 }

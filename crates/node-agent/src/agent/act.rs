@@ -131,6 +131,13 @@ impl Agent {
         let all = self.health.all().into_iter();
         let sick: BTreeSet<PartId> =
             all.filter(|(_, health)| !health.is_healthy()).map(|(part, _)| part).collect();
+        let gpus = self.node.gpus.iter().map(|gpu| {
+            // A GPU of which any part is sick is worth a look.
+            let parts = gpu.migs.iter().map(|mig| mig.part()).chain([PartId::new(gpu.gpu.uuid.to_string())]);
+            let healthy = !gpu.lost && !parts.into_iter().any(|part| sick.contains(&part));
+            (gpu.gpu.index.0, gpu.gpu.uuid.to_string(), healthy)
+        });
+        self.metrics.health(gpus.collect());
         self.sick.send_if_modified(|known| {
             let changed = *known != sick;
             *known = sick;
@@ -263,6 +270,7 @@ impl Agent {
         } else {
             Ok(())
         };
+        self.metrics.ready(state.is_ok());
         self.readiness.send_if_modified(|known| {
             let changed = *known != state;
             *known = state;

@@ -1,6 +1,7 @@
 //! MPS daemons for claims: there when a claim needs one, gone when none does.
 
 use crate::driver_links::DriverLinks;
+use crate::metrics::Metrics;
 use crate::mps::MpsDoor;
 use crate::options::AgentOptions;
 use carve_dra_driver::Preparer;
@@ -24,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// Finds the daemons of an earlier agent, and lets go of those that another agent has ended.
-pub(crate) async fn run(daemons: Arc<Daemons>) {
+pub(crate) async fn run(daemons: Arc<Daemons>, metrics: Arc<Metrics>) {
     let mut found = false;
     loop {
         let kept = if found { daemons.let_go().await } else { daemons.keep().await };
@@ -32,6 +33,7 @@ pub(crate) async fn run(daemons: Arc<Daemons>) {
             Ok(()) => found = true,
             Err(why) => tracing::debug!(why, "MPS daemons are left as they are"),
         }
+        metrics.mps("claims", daemons.door.lock().await.daemons());
         tokio::time::sleep(AGAIN).await;
     }
 }

@@ -174,7 +174,7 @@ impl DraDoor {
             told: Default::default(),
             tables: BTreeMap::new(),
         };
-        tokio::spawn(daemons::run(Arc::clone(&claims.daemons)));
+        tokio::spawn(daemons::run(Arc::clone(&claims.daemons), Arc::clone(&claims.metrics)));
         tokio::spawn(publisher.run(heard));
         tokio::spawn(sweep::run(Arc::clone(&claims), reporter.clone()));
         if dra.limiter.is_some() {
