@@ -28,6 +28,7 @@ mod parts_ledger;
 mod parts_pods;
 mod parts_watch;
 mod pod;
+mod prometheus;
 mod relay;
 mod taking;
 mod tls_service;
@@ -53,4 +54,7 @@ pub use parts_ledger::{Complaint, PartsLedger};
 pub use parts_pods::{PartsAsk, part_asks, plain_name};
 pub use parts_watch::PartsWatch;
 pub use pod::Pod;
+pub use prometheus::{
+    DashboardQuery, Prometheus, Scraped, dashboard_queries, hurried, promtool, shipped_rules,
+};
 pub use taking::{TAKING, import_taking};

@@ -1,0 +1,161 @@
+//! Dashboards and rules name only what is told, every alert says what to do, and the files are what is made here.
+
+use super::{Dashboard, all};
+use crate::root;
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Series that dashboards and rules already ask for and that no program tells yet.
+const NOT_YET: &[&str] = &[
+    "carve_cost_dollars_total",
+    "carve_node_cost_dollars_total",
+    "carve_node_price_dollars_per_hour",
+    "carve_node_price_known",
+];
+
+/// Where series are written, and where they are described.
+const ENCODERS: [&str; 4] = [
+    "crates/node-agent/src/metrics.rs",
+    "crates/node-agent/src/metrics",
+    "crates/controller/src/metrics.rs",
+    "crates/controller/src/metrics",
+];
+const DESCRIPTIONS: [&str; 4] = ["metrics", "agent", "claims", "controller"];
+
+fn read(path: &str) -> String {
+    let path = root().join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn rules() -> Vec<Value> {
+    let file: Value = serde_saphyr::from_str(&read("monitoring/prometheus/carve-alerts.yaml")).unwrap();
+    let groups = file["groups"].as_array().unwrap().iter();
+    groups.flat_map(|group| group["rules"].as_array().unwrap().clone()).collect()
+}
+
+/// Every alert, by name.
+fn alerts() -> Vec<(String, Value)> {
+    rules().into_iter().filter_map(|rule| Some((rule["alert"].as_str()?.to_owned(), rule))).collect()
+}
+
+/// Names of series in a query.
+fn series(query: &str) -> BTreeSet<String> {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == ':';
+    let words = query.split(|letter| !is_part(letter));
+    words
+        .filter(|word| {
+            word.starts_with("carve_") || word.starts_with("carve:") || word.starts_with("DCGM_FI_")
+        })
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Everything that dashboards and rules ask.
+fn queries() -> Vec<String> {
+    let mut queries: Vec<String> =
+        rules().iter().filter_map(|rule| Some(rule["expr"].as_str()?.to_owned())).collect();
+    for dashboard in all().iter().map(Dashboard::json) {
+        for panel in dashboard["panels"].as_array().unwrap() {
+            let targets = panel["targets"].as_array().into_iter().flatten();
+            queries.extend(targets.filter_map(|target| Some(target["expr"].as_str()?.to_owned())));
+        }
+        let variables = dashboard["templating"]["list"].as_array().unwrap().iter();
+        queries.extend(variables.filter_map(|one| Some(one["definition"].as_str()?.to_owned())));
+    }
+    queries
+}
+
+#[test]
+fn files_are_what_is_made_here() {
+    for (path, text) in all().iter().map(Dashboard::file) {
+        let there = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(there == text, "{}: `cargo xtask dashboards` writes it anew", path.display());
+    }
+}
+
+#[test]
+fn dashboards_can_be_loaded_anywhere_and_say_what_they_show() {
+    for dashboard in all().iter().map(Dashboard::json) {
+        let (name, text) = (dashboard["uid"].as_str().unwrap(), dashboard.to_string());
+        for leftover in ["${DS_", "__inputs", "__requires", "\"id\":null"] {
+            assert!(!text.contains(leftover), "{name}: {leftover}");
+        }
+        let mut ids = BTreeSet::new();
+        for panel in dashboard["panels"].as_array().unwrap() {
+            let title = format!("{name}: {}", panel["title"]);
+            assert!(ids.insert(panel["id"].as_u64().unwrap()), "{title}: two panels with one id");
+            let place = &panel["gridPos"];
+            assert!(place["x"].as_u64().unwrap() + place["w"].as_u64().unwrap() <= 24, "{title}: {place}");
+            if panel["type"] == "row" {
+                continue;
+            }
+            assert!(panel["description"].as_str().is_some_and(|says| !says.is_empty()), "{title}");
+            assert!(panel["targets"].as_array().is_some_and(|targets| !targets.is_empty()), "{title}");
+            assert_eq!(panel["datasource"]["uid"], "${datasource}", "{title}");
+        }
+    }
+}
+
+#[test]
+fn whatever_is_asked_for_is_told_and_described() {
+    let recorded: BTreeSet<String> =
+        rules().iter().filter_map(|rule| Some(rule["record"].as_str()?.to_owned())).collect();
+    let mut code = String::new();
+    for place in ENCODERS {
+        let path = root().join(place);
+        if path.is_dir() {
+            for file in std::fs::read_dir(&path).unwrap() {
+                code.push_str(&std::fs::read_to_string(file.unwrap().path()).unwrap());
+            }
+        } else {
+            code.push_str(&read(place));
+        }
+    }
+    let described: String = DESCRIPTIONS.map(|name| read(&format!("docs/operations/{name}.md"))).concat();
+    let asked: BTreeSet<String> = queries().iter().flat_map(|query| series(query)).collect();
+    assert!(asked.len() > 30, "{asked:?}");
+    for name in asked.iter().filter(|name| !NOT_YET.contains(&name.as_str()) && !recorded.contains(*name)) {
+        let whole = name.trim_end_matches("_bucket").trim_end_matches("_total");
+        let stem = ["carve_agent_", "carve_controller_", "carve_", "DCGM_FI_"]
+            .iter()
+            .find_map(|prefix| whole.strip_prefix(prefix))
+            .unwrap_or(whole);
+        // A unit is put behind the name by the library.
+        let forms = [whole, stem, stem.trim_end_matches("_seconds")];
+        assert!(forms.iter().any(|form| code.contains(&format!("\"{form}\""))), "no program tells {name}");
+        let short = stem.trim_start_matches("DEV_");
+        let forms = [format!("`{name}`"), format!("`{whole}`"), format!("`{short}`")];
+        assert!(forms.iter().any(|form| described.contains(form)), "docs/operations says nothing of {name}");
+    }
+    for name in NOT_YET {
+        assert!(asked.contains(*name), "{name} is asked for nowhere, and need not be excused");
+        assert!(
+            !described.contains(*name),
+            "{name} is described: it is told by now, and need not be excused"
+        );
+    }
+}
+
+#[test]
+fn every_alert_says_what_to_do_and_is_tried() {
+    let runbook = read("docs/operations/alerts.md");
+    let tried = read("monitoring/prometheus/carve-alerts.test.yaml");
+    let alerts = alerts();
+    for (name, rule) in &alerts {
+        let said = &rule["annotations"];
+        assert!(said["summary"].as_str().is_some_and(|text| text.len() > 20), "{name}");
+        assert!(said["description"].as_str().is_some_and(|text| text.len() > 120), "{name}");
+        let severity = rule["labels"]["severity"].as_str().unwrap_or_default();
+        assert!(["critical", "warning", "info"].contains(&severity), "{name}: {severity}");
+        let section = format!("docs/operations/alerts.md#{}", name.to_lowercase());
+        assert_eq!(said["runbook_url"], section.as_str(), "{name}");
+        assert!(
+            runbook.contains(&format!("\n## {name}\n")),
+            "docs/operations/alerts.md has no section {name}"
+        );
+        assert!(tried.contains(&format!("- name: {name}\n")), "carve-alerts.test.yaml does not try {name}");
+    }
+    let sections: BTreeSet<&str> = runbook.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    let names: BTreeSet<&str> = alerts.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(sections, names);
+}
