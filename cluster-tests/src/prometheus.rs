@@ -181,7 +181,7 @@ impl Prometheus {
     /// Names of alerts that fire, of those about something that has these labels.
     pub fn firing(&self, labels: &str) -> Vec<String> {
         let query = format!("ALERTS{{alertstate=\"firing\",{labels}}}");
-        let samples = self.ask(&query).unwrap_or_default();
+        let samples = self.ask(&query).unwrap_or_else(|error| panic!("{query}: {error}"));
         let mut names: Vec<String> =
             samples.iter().filter_map(|one| Some(one["metric"]["alertname"].as_str()?.to_owned())).collect();
         names.sort();
@@ -189,32 +189,47 @@ impl Prometheus {
         names
     }
 
-    /// Waits until all these alerts fire, each about something that has the labels given with it.
+    /// Waits until each of these alerts has fired, about something that has the labels given with it. Some are over while others are waited for.
     pub fn fire(&self, alerts: &[(&str, &str)]) {
-        self.until_all(alerts, true);
+        self.until_each(alerts, "fires", |alert, labels| {
+            self.firing(labels).iter().any(|name| name == alert)
+        });
     }
 
-    /// Waits until none of these alerts fires.
+    /// Waits until each of these alerts has been seen not to fire.
     pub fn clear(&self, alerts: &[(&str, &str)]) {
-        self.until_all(alerts, false);
+        self.until_each(alerts, "clears", |alert, labels| {
+            self.firing(labels).iter().all(|name| name != alert)
+        });
     }
 
-    fn until_all(&self, alerts: &[(&str, &str)], fires: bool) {
+    fn until_each(&self, alerts: &[(&str, &str)], verb: &str, holds: impl Fn(&str, &str) -> bool) {
         let start = std::time::Instant::now();
-        for (alert, labels) in alerts {
-            let what = format!("{alert} {} ({labels})", if fires { "fires" } else { "clears" });
-            self.until(&what, || self.firing(labels).contains(&(*alert).to_owned()) == fires);
-            println!("{what}: after {:.1} s", start.elapsed().as_secs_f64());
-        }
+        let pending = std::cell::RefCell::new(alerts.to_vec());
+        let all = || {
+            pending.borrow_mut().retain(|(alert, labels)| {
+                let waits = !holds(alert, labels);
+                if !waits {
+                    println!("{alert} {verb} ({labels}): {:.1} s", start.elapsed().as_secs_f64());
+                }
+                waits
+            });
+            pending.borrow().is_empty()
+        };
+        self.cluster.until_or(&format!("each {verb}"), PATIENCE, all, || {
+            format!("left: {:?}\n{}", pending.borrow(), self.known())
+        });
     }
 
     fn until(&self, what: &str, holds: impl Fn() -> bool) {
-        let more = || {
-            let firing = self.ask("ALERTS").map(|all| format!("{all:#?}")).unwrap_or_else(|error| error);
-            let up = self.ask("up").map(|all| format!("{all:#?}")).unwrap_or_else(|error| error);
-            format!("{firing}\n{up}\n{}", self.program.heard())
-        };
-        self.cluster.until_or(what, PATIENCE, holds, more);
+        self.cluster.until_or(what, PATIENCE, holds, || self.known());
+    }
+
+    /// For whoever waited in vain.
+    fn known(&self) -> String {
+        let all =
+            |query: &str| self.ask(query).map_or_else(|error| error, |all| Value::from(all).to_string());
+        format!("{}\n{}\n{}", all("ALERTS"), all("up"), self.program.heard())
     }
 }
 
