@@ -44,7 +44,8 @@ pub async fn run(client: Client, namespace: &str, metrics: Metrics, leads: impl 
     let objects = Arc::new(Mutex::new(Objects::of(namespace)));
     let news = Arc::new(Notify::new());
     let watching = kubernetes::follow_all(client.clone(), namespace, Arc::clone(&objects), Arc::clone(&news));
-    let mut provisioning = Provisioning::new(kubernetes::Kubernetes::new(client, namespace), objects, metrics);
+    let mut provisioning =
+        Provisioning::new(kubernetes::Kubernetes::new(client, namespace), objects, metrics);
     let working = async {
         loop {
             tokio::select! {

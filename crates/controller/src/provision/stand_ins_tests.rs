@@ -3,6 +3,7 @@
 use super::act::Provisioning;
 use super::objects::Watched;
 use super::tests::{Bench, START, written_at};
+use crate::metrics::Metrics;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -87,7 +88,8 @@ impl Bench {
 
     /// Another controller, which has seen nothing but what there is.
     fn anew(&mut self) {
-        self.provisioning = Provisioning::new(self.memory.clone(), Arc::clone(&self.objects));
+        self.provisioning =
+            Provisioning::new(self.memory.clone(), Arc::clone(&self.objects), Metrics::default());
     }
 }
 
