@@ -144,6 +144,24 @@ impl Scene<'_> {
         part.to_string()
     }
 
+    /// Dollars that the first node has cost so far, and when that was.
+    fn spent(&self) -> (f64, Instant) {
+        let found =
+            self.prometheus.ask("sum(carve_node_cost_dollars_total{node=\"node0\"})").expect("an answer");
+        let sum = found.first().and_then(|one| one["value"][1].as_str()?.parse().ok());
+        (sum.unwrap_or_else(|| panic!("nothing is told of money: {found:?}")), Instant::now())
+    }
+
+    /// What became of the money since then sums up to the price. Books are written every few seconds, so it takes a while to see that.
+    fn sums_up(&self, (before, at): (f64, Instant)) {
+        let least = Duration::from_secs(120);
+        std::thread::sleep(least.saturating_sub(at.elapsed()));
+        let (after, now) = self.spent();
+        let an_hour = (after - before) / (now - at).as_secs_f64() * 3600.0;
+        println!("{an_hour:.2} dollars an hour, of {PRICE}");
+        assert!((an_hour / PRICE - 1.0).abs() < 0.06, "{an_hour} dollars an hour, of {PRICE}");
+    }
+
     /// Every recording rule gives a number.
     fn rules_record(&self) {
         for record in shipped_rules().lines().filter_map(|line| line.trim().strip_prefix("- record: ")) {
@@ -229,7 +247,8 @@ fn every_query_answers_and_every_alert_fires_and_clears() {
     };
     let pids = pods_of_every_kind(&scene);
     let Some(mut plane) = without_controller(&scene, &control) else { return };
-    let kept = plane.0.binary().to_owned();
+    let kept = plane.binary().to_owned();
+    let spent = scene.spent();
     println!("── {:.0} s: configuration", begin.elapsed().as_secs_f64());
     let second_agent = wrong_and_right_configuration(&scene, &kept);
     println!("── {:.0} s: everything else", begin.elapsed().as_secs_f64());
@@ -237,11 +256,12 @@ fn every_query_answers_and_every_alert_fires_and_clears() {
     println!("── {:.0} s: nobody leads", begin.elapsed().as_secs_f64());
     nobody_leads(&scene, &control);
     println!("── {:.0} s: the controller is gone", begin.elapsed().as_secs_f64());
-    plane.0.kill_controller();
+    plane.kill_controller();
     prometheus.fire(&[("CarveControllerDown", "")]);
-    plane.0.start_controller();
+    plane.start_controller();
     prometheus.clear(&[("CarveControllerDown", "")]);
     drop(second_agent);
+    scene.sums_up(spent);
     let pods = ["t1", "t2", "p1", "m1", "f1", "f2", "plain"];
     scene.delete(&pods);
     println!("── {:.0} s", begin.elapsed().as_secs_f64());
@@ -292,11 +312,8 @@ fn pods_of_every_kind(scene: &Scene<'_>) -> Pids {
     Pids { in_mig, mig_uuid, with_fraction, over_mps: uuids[1].clone(), fractions: uuids[3].clone() }
 }
 
-/// The controller, and what waits for it.
-struct Plane(ControlPlane);
-
 /// Before there is a controller, and an agent on the second node; claims that nobody can make ready.
-fn without_controller(scene: &Scene<'_>, control: &Namespace) -> Option<Plane> {
+fn without_controller(scene: &Scene<'_>, control: &Namespace) -> Option<ControlPlane> {
     let bad = ["bad1", "bad2", "bad3", "bad4"];
     let nonsense = json!({
         "apiVersion": "resource.nvidia.com/v1beta1", "kind": "GpuConfig", "sharing": {"strategy": "Nonsense"},
@@ -313,7 +330,7 @@ fn without_controller(scene: &Scene<'_>, control: &Namespace) -> Option<Plane> {
     scene.delete(&bad);
     let plane = ControlPlane::start(scene.cluster, control, "scheduler")?;
     scene.prometheus.clear(&missing[1..]);
-    Some(Plane(plane))
+    Some(plane)
 }
 
 fn wrong_and_right_configuration(scene: &Scene<'_>, binary: &std::path::Path) -> Background {
@@ -421,11 +438,6 @@ fn everything_else(scene: &Scene<'_>, pids: &Pids) {
     prometheus.fire(&alerts);
     scene.dashboards_answer();
     scene.rules_record();
-    // What became of the money sums up to the price.
-    let sum =
-        prometheus.ask("sum by (node) (carve:node_cost:dollars_per_hour{node=\"node0\"})").expect("a sum");
-    let sum: f64 = sum[0]["value"][1].as_str().and_then(|text| text.parse().ok()).expect("a number");
-    assert!((sum / PRICE - 1.0).abs() < 0.05, "{sum} dollars an hour, of {PRICE}");
 
     // ── put right ──
     std::fs::rename(&aside, &program).expect("the program is back");
