@@ -108,3 +108,60 @@ fn what_prometheus_refuses_is_told() {
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(told.contains("Prometheus refused the query: exceeded maximum resolution"), "{told}");
 }
+
+/// An agent on which four pods use a quarter of their GPUs, from when it was started.
+fn agent() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = format!("http://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        let start = std::time::Instant::now();
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let mut lines = BufReader::new(stream.try_clone().expect("a stream")).lines();
+            while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+            let mut body = "# TYPE carve_container_gpu_seconds counter\n".to_owned();
+            for pod in ["embeddings", "reranker", "sentiment", "translate"] {
+                let labels = format!(
+                    r#"namespace="serving",pod="{pod}-6f7d8c9b5-x2k4q",container="server",uuid="GPU-{pod}""#
+                );
+                let busy = 100.0 + start.elapsed().as_secs_f64() / 4.0;
+                body += &format!(
+                    "carve_container_gpu_seconds_total{{{labels},attribution=\"measured\"}} {busy}\n"
+                );
+                body += &format!("carve_container_memory_used_bytes{{{labels}}} {}\n", 3000_u64 << 20);
+            }
+            body += "# EOF\n";
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length:";
+            let _ = write!(stream, "{head} {}\r\n\r\n{body}", body.len());
+        }
+    });
+    address
+}
+
+#[test]
+fn agents_are_watched_where_nothing_was_recorded() {
+    let cluster = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sessions/advise/quarter-cluster.json");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_carve"));
+    command.args([
+        "advise",
+        "--live",
+        "9s",
+        "--window",
+        "7s",
+        "-o",
+        "json",
+        "--agent",
+        &agent(),
+        "--cluster",
+    ]);
+    let output = command.arg(cluster).output().expect("the program runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let advice: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let observed = &advice["workloads"][0]["observed"];
+    assert_eq!(observed["evidence"]["own"], "measured", "{advice:#}");
+    let p95 = observed["p95"].as_i64().expect("a figure");
+    assert!((240_000..=260_000).contains(&p95), "{p95}: a quarter, but for how late answers came");
+    assert_eq!(observed["peakMemory"], 3000, "{advice:#}");
+    // Five looks are seen and not enough to advise by.
+    assert_eq!(advice["workloads"][0]["reasons"][0]["rule"], "watched-too-short", "{advice:#}");
+}

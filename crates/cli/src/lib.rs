@@ -4,6 +4,7 @@
 
 mod advise;
 mod agent;
+mod agents;
 mod args;
 mod called;
 mod controller;

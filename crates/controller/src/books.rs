@@ -20,6 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Agents that are asked at once.
 const AT_ONCE: usize = 32;
 
+/// Who was asked, and what came or why nothing did.
+pub type Answer = (String, Result<String, String>);
+
 /// Which pods are agents.
 #[derive(Debug, Clone)]
 pub struct Agents {
@@ -32,20 +35,20 @@ pub struct Agents {
 }
 
 impl Agents {
-    /// What every agent answers, by its pod.
-    pub async fn ledgers(
-        &self,
-        client: &Client,
-        since: &str,
-        step: Step,
-    ) -> Result<Vec<(String, Result<String, String>)>, kube::Error> {
+    /// Where an agent answers with its books.
+    pub fn ledger_path(since: &str, step: Step) -> String {
+        let fine = if step == Step::Hour { "&step=hour" } else { "" };
+        format!("/api/v1/ledger?since={}{fine}", encoded(since))
+    }
+
+    /// What every agent answers under a path, by its pod.
+    pub async fn ask(&self, client: &Client, path: &str) -> Result<Vec<Answer>, kube::Error> {
         let pods: Api<Pod> = match &self.namespace {
             Some(namespace) => Api::namespaced(client.clone(), namespace),
             None => Api::all(client.clone()),
         };
         let pods = pods.list(&ListParams::default().labels(&self.selector)).await?.items;
         let (gate, mut asked) = (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
-        let fine = if step == Step::Hour { "&step=hour" } else { "" };
         for pod in pods {
             let metadata = pod.metadata;
             let (Some(namespace), Some(name), Some(_)) =
@@ -53,11 +56,7 @@ impl Agents {
             else {
                 continue;
             };
-            let uri = format!(
-                "/api/v1/namespaces/{namespace}/pods/{name}:{}/proxy/api/v1/ledger?since={}{fine}",
-                self.port,
-                encoded(since)
-            );
+            let uri = format!("/api/v1/namespaces/{namespace}/pods/{name}:{}/proxy{path}", self.port);
             let (gate, client) = (Arc::clone(&gate), client.clone());
             asked.spawn(async move {
                 let _turn = gate.acquire().await;
@@ -129,7 +128,7 @@ fn now() -> i64 {
 }
 
 async fn gathered(asked: &Asked, question: &Question) -> Result<Covered, Failed> {
-    let answers = asked.agents.ledgers(&asked.client, question.since(), Step::All).await;
+    let answers = asked.agents.ask(&asked.client, &Agents::ledger_path(question.since(), Step::All)).await;
     let mut covered = Covered::default();
     for (from, answer) in answers.map_err(Failed::Cluster)? {
         covered.take_answer(&from, answer);
@@ -140,7 +139,7 @@ async fn gathered(asked: &Asked, question: &Question) -> Result<Covered, Failed>
 async fn ledger(State(asked): State<Asked>, Query(question): Query<Question>) -> Result<Response, Failed> {
     question.window(now())?;
     let step = question.step()?;
-    let answers = asked.agents.ledgers(&asked.client, question.since(), step).await;
+    let answers = asked.agents.ask(&asked.client, &Agents::ledger_path(question.since(), step)).await;
     let (mut items, mut missing) = (Vec::new(), Vec::new());
     for (from, answer) in answers.map_err(Failed::Cluster)? {
         let read = |text: String| {

@@ -31,7 +31,7 @@ mod store;
 mod waiting;
 
 pub use admit::Reached;
-pub use books::Agents;
+pub use books::{Agents, Answer};
 pub use carve_admission::Road;
 pub use carve_cluster_api::connect;
 pub use cluster::Cluster;

@@ -1,5 +1,6 @@
 //! What `carve advise` takes.
 
+use crate::agents::AgentsArgs;
 use crate::plan::args::Offered;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -12,6 +13,11 @@ pub(crate) struct AdviseArgs {
     /// Ask this Prometheus for what was recorded, such as http://localhost:9090
     #[arg(long, value_name = "URL")]
     pub(crate) prometheus: Option<String>,
+    /// Watch the agents for so long, and advise by that; what is advised rests on no more than this and on --window
+    #[arg(long, value_name = "TIME", value_parser = seconds, conflicts_with_all = ["prometheus", "metrics"])]
+    pub(crate) live: Option<i64>,
+    #[command(flatten)]
+    pub(crate) agents: AgentsArgs,
     /// How far back to ask it
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = seconds)]
     pub(crate) since: i64,

@@ -2,6 +2,7 @@
 
 pub(crate) mod args;
 mod asked;
+mod live;
 mod scored;
 mod show;
 mod write;
@@ -21,7 +22,7 @@ pub(crate) fn answer(args: &AdviseArgs) -> Outcome {
     let mut situation = cluster(args, &prices)?;
     let series = series(args)?;
     let unmatched = observe(&mut situation, &series);
-    let measured = !args.metrics.is_empty() || args.prometheus.is_some();
+    let measured = !args.metrics.is_empty() || args.prometheus.is_some() || args.live.is_some();
     if measured && unmatched.series == 0 {
         return Err(Failure {
             code: UNREADABLE,
@@ -103,6 +104,9 @@ fn cluster(args: &AdviseArgs, prices: &Prices) -> Result<Situation, Failure> {
 }
 
 fn series(args: &AdviseArgs) -> Result<Vec<Series>, Failure> {
+    if let Some(time) = args.live {
+        return live::series(args, time);
+    }
     if let Some(url) = &args.prometheus {
         return asked::prometheus(url, args.since);
     }

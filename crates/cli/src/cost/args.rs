@@ -1,5 +1,6 @@
 //! What `carve cost` takes.
 
+use crate::agents::AgentsArgs;
 use carve_economics::By;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -15,21 +16,14 @@ pub(crate) struct CostArgs {
     /// How to print
     #[arg(short, long, value_enum, default_value_t = CostOutput::Table)]
     pub(crate) output: CostOutput,
-    /// Ask this agent and not a cluster's, such as http://localhost:9411; several times for several
-    #[arg(long, value_name = "URL", conflicts_with = "ledger")]
-    pub(crate) agent: Vec<String>,
     /// Read what agents have answered under /api/v1/ledger; - reads standard input
-    #[arg(long, num_args = 1.., value_name = "FILE")]
+    #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with = "agent")]
     pub(crate) ledger: Vec<PathBuf>,
     /// How to reach the API server
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Labels of the agents' pods
-    #[arg(long, value_name = "LABELS", default_value = "app=carve-agent")]
-    pub(crate) selector: String,
-    /// Port of the agents
-    #[arg(long, value_name = "PORT", default_value_t = 9411)]
-    pub(crate) port: u16,
+    #[command(flatten)]
+    pub(crate) agents: AgentsArgs,
 }
 
 /// What rows are about.

@@ -1,13 +1,13 @@
 //! `carve cost`: what machines with GPUs cost, and who pays for it, by the books that agents keep.
 
 pub(crate) mod args;
-mod asked;
 mod show;
 
 use crate::failure::{Failure, Outcome, UNREADABLE};
 use crate::{input, print};
 use args::{CostArgs, CostOutput};
-use carve_economics::{By, CostReport, Covered, LedgerDocument, Window};
+use carve_controller::Agents;
+use carve_economics::{By, CostReport, Covered, LedgerDocument, Step, Window};
 use std::time::SystemTime;
 
 /// Asks or reads, sums up and prints.
@@ -16,7 +16,12 @@ pub(crate) fn answer(args: &CostArgs) -> Outcome {
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     Window::parse(&args.since, now).map_err(|error| Failure::new(format!("--since: {error}")))?;
     let mut covered = Covered::default();
-    let asked = if args.ledger.is_empty() { asked::ledgers(args)? } else { Vec::new() };
+    let hint = "or give --agent URL, or --ledger FILE with what agents answer under /api/v1/ledger";
+    let path = Agents::ledger_path(&args.since, Step::All);
+    let asked = match args.ledger.is_empty() {
+        true => args.agents.ask(args.kubeconfig.as_deref(), &path, hint)?,
+        false => Vec::new(),
+    };
     let count = asked.len();
     for (from, answer) in asked {
         covered.take_answer(&from, answer);

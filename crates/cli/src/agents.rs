@@ -1,0 +1,62 @@
+//! Agents, and what they answer: through the API server, or straight from them.
+
+use crate::failure::Failure;
+use carve_controller::{Agents, Answer, connect};
+use clap::Args;
+use std::path::Path;
+use std::time::Duration;
+
+/// For so long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// More than an agent answers.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// Which agents.
+#[derive(Debug, Args)]
+pub(crate) struct AgentsArgs {
+    /// Ask this agent and not a cluster's, such as http://localhost:9411; several times for several
+    #[arg(long, value_name = "URL")]
+    pub(crate) agent: Vec<String>,
+    /// Labels of the agents' pods
+    #[arg(long, value_name = "LABELS", default_value = "app=carve-agent")]
+    pub(crate) selector: String,
+    /// Port of the agents
+    #[arg(long, value_name = "PORT", default_value_t = 9411)]
+    pub(crate) port: u16,
+}
+
+impl AgentsArgs {
+    /// What every agent answers under a path.
+    pub(crate) fn ask(
+        &self,
+        kubeconfig: Option<&Path>,
+        path: &str,
+        hint: &str,
+    ) -> Result<Vec<Answer>, Failure> {
+        if !self.agent.is_empty() {
+            return Ok(self.agent.iter().map(|url| (url.clone(), straight(url, path))).collect());
+        }
+        let unable = |error: std::io::Error| Failure::new(format!("can not start: {error}"));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unable)?;
+        let kubeconfig = kubeconfig.filter(|path| !path.as_os_str().is_empty());
+        let agents = Agents { namespace: None, selector: self.selector.clone(), port: self.port };
+        let answers = runtime.block_on(async {
+            let client = connect(kubeconfig).await.map_err(|error| Failure::of(&error).hint(hint))?;
+            let answers = agents.ask(&client, path).await;
+            answers.map_err(|error| Failure::new(format!("can not list agents: {error}")).hint(hint))
+        })?;
+        if answers.is_empty() {
+            let what =
+                format!("no pod of the cluster has the labels {}, so there is nobody to ask", self.selector);
+            return Err(Failure::new(what).hint("give --selector with the labels of carve's agents"));
+        }
+        Ok(answers)
+    }
+}
+
+fn straight(url: &str, path: &str) -> Result<String, String> {
+    let agent: ureq::Agent = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).build().into();
+    let address = format!("{}{path}", url.trim_end_matches('/'));
+    let mut answer = agent.get(&address).call().map_err(|error| error.to_string())?;
+    answer.body_mut().with_config().limit(MOST_BYTES).read_to_string().map_err(|error| error.to_string())
+}
