@@ -237,6 +237,11 @@ fn twelve_pods_are_told_apart() {
     };
     told(&taking_turns, "equal");
     told(&in_mig, "measured");
+    agent.until("everybody is in the books", || {
+        let page = Page::of(&agent);
+        let named = |pod: &&str| page.0.contains(&format!("pod=\"{pod}\",mechanism="));
+        [taking_turns, over_mps, in_mig, with_fractions].concat().iter().all(named)
+    });
     // Entries in the books are five seconds long; the first ones are from before there was any load.
     std::thread::sleep(Duration::from_secs(7));
     let before = Page::of(&agent);
@@ -266,6 +271,11 @@ fn twelve_pods_are_told_apart() {
     close("the price of an hour", after.sum("carve_node_price_dollars_per_hour", &["AWS us-east-1"]), 63.296);
     for (pods, weight) in [(taking_turns, 1.0 / 3.0), (over_mps, 0.3), (with_fractions, 0.3)] {
         for pod in pods {
+            let named = format!("pod=\"{pod}\"");
+            let said = |page: &Page| {
+                page.0.lines().filter(|line| line.contains(&named)).collect::<Vec<_>>().join("\n")
+            };
+            assert!(cost(&[&named]) > 0.0, "{pod} pays nothing:\n{}\n──\n{}", said(&before), said(&after));
             close(&format!("{pod} pays"), cost(&[&format!("pod=\"{pod}\"")]) / all, weight / 5.0);
         }
     }
