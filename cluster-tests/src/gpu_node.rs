@@ -73,6 +73,7 @@ impl GpuNode {
         // What an interrupted run left behind.
         let _ = std::fs::remove_dir_all(&self.folder);
         self.forget_wishes();
+        self.forget_limits();
         self.install(built);
         let named = Machine::named(machine).unwrap_or_else(|error| panic!("{error}"));
         std::fs::create_dir_all(self.folder.join("machine")).unwrap_or_else(|error| panic!("{error}"));
@@ -84,6 +85,12 @@ impl GpuNode {
     /// What Kubernetes calls it.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Takes away what claims had that nobody gave back: the agent that served them is gone.
+    fn forget_limits(&self) {
+        let folders = "find /run/carve/limits -mindepth 1 -maxdepth 1 -type d -exec rm -rf {} +";
+        self.cluster.on(&self.name, &["sh", "-c", folders]);
     }
 
     /// Takes away what a test that failed halfway asked of the node.
