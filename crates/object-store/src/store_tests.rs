@@ -1,0 +1,173 @@
+//! Objects survive, in any order of changes and wherever the file ends.
+
+use super::{Act, Changed, Settings, Store, WriteError};
+use crate::{Key, OpenError, Resource, Version, What};
+use proptest::prelude::{ProptestConfig, any, prop, proptest};
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::fs;
+
+fn key(resource: &str, name: &str) -> Key {
+    Key { resource: Resource(resource.to_owned()), namespace: "n".to_owned(), name: name.to_owned() }
+}
+
+fn put(store: &Store, name: &str, number: u64) -> Changed {
+    let put = |_: Option<&Value>| Ok::<_, Infallible>(Act::Put(json!({"number": number})));
+    store.change(&key("pods", name), put).expect("written")
+}
+
+fn delete(store: &Store, name: &str) -> Changed {
+    store.change(&key("pods", name), |_| Ok::<_, Infallible>(Act::Delete)).expect("written")
+}
+
+fn held(store: &Store) -> Vec<(Key, Value)> {
+    store.all().into_iter().map(|(key, object)| (key, Value::clone(&object))).collect()
+}
+
+#[test]
+fn objects_are_there_again_with_their_versions() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let before = {
+        let store = Store::open(folder.path(), Settings::default()).expect("it opens");
+        put(&store, "a", 1);
+        put(&store, "b", 2);
+        put(&store, "a", 3);
+        delete(&store, "b");
+        let taken = Store::open(folder.path(), Settings::default()).unwrap_err();
+        assert!(matches!(taken, OpenError::Taken(_)), "{taken}");
+        (store.version(), held(&store))
+    };
+    let mut store = Store::open(folder.path(), Settings::default()).expect("it opens again");
+    assert_eq!(held(&store), before.1);
+    assert_eq!(before.1[0].1, json!({"number": 3, "metadata": {"resourceVersion": "3"}}));
+    // A version that was given away once is not given away again, not even when nothing is left.
+    assert_eq!(store.version(), before.0);
+    delete(&store, "a");
+    for _ in 0..2 {
+        drop(store);
+        store = Store::open(folder.path(), Settings::default()).expect("it opens again");
+    }
+    assert_eq!((store.version(), held(&store)), (Version(before.0.0 + 1), Vec::new()));
+}
+
+#[test]
+fn what_passes_is_not_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = Settings { passing: |resource| resource.0 == "events", ..Settings::default() };
+    {
+        let store = Store::open(folder.path(), settings).expect("it opens");
+        let put = |_: Option<&Value>| Ok::<_, Infallible>(Act::Put(json!({})));
+        store.change(&key("events", "e"), put).expect("kept");
+        assert_eq!(store.list(&Resource("events".to_owned()), None).objects.len(), 1);
+    }
+    assert!(held(&Store::open(folder.path(), settings).expect("it opens")).is_empty());
+}
+
+#[test]
+fn whoever_decides_sees_it_and_may_refuse() {
+    let store = Store::in_memory(Settings::default());
+    put(&store, "a", 1);
+    let refused = store.change(&key("pods", "a"), |object| {
+        assert_eq!(object.expect("it is there")["number"], 1);
+        Err("no")
+    });
+    assert!(matches!(refused, Err(WriteError::Refused("no"))));
+    assert_eq!(store.version(), Version(1));
+    assert!(matches!(delete(&store, "none"), Changed::Nothing(None)));
+}
+
+#[tokio::test]
+async fn whoever_watches_sees_every_change_in_order_or_is_told() {
+    let store = Store::in_memory(Settings { recent: 3, ..Settings::default() });
+    put(&store, "a", 1);
+    let mut watch = store.watch(Some(Resource("pods".to_owned())), None, Version(0)).expect("kept");
+    put(&store, "a", 2);
+    delete(&store, "a");
+    let seen: Vec<(u64, What)> =
+        watch.next().await.expect("kept").iter().map(|change| (change.version.0, change.what)).collect();
+    assert_eq!(seen, [(1, What::Added), (2, What::Modified), (3, What::Deleted)]);
+    let later = tokio::spawn(async move { watch.next().await.expect("kept").len() });
+    put(&store, "b", 1);
+    assert_eq!(later.await.expect("it ends"), 1);
+    for number in 0..5 {
+        put(&store, "b", number);
+    }
+    assert_eq!(store.watch(None, None, Version(3)).unwrap_err().oldest, Version(6));
+    // A watch that was slow is told, too.
+    let mut slow = store.watch(None, None, Version(6)).expect("kept");
+    for number in 0..5 {
+        put(&store, "c", number);
+    }
+    assert!(slow.next().await.is_err());
+}
+
+#[test]
+fn a_line_in_the_middle_that_is_not_whole_is_said_and_nothing_is_lost() {
+    let folder = tempfile::tempdir().expect("a folder");
+    {
+        let store = Store::open(folder.path(), Settings::default()).expect("it opens");
+        put(&store, "a", 1);
+        put(&store, "b", 2);
+    }
+    let path = folder.path().join("objects.log");
+    let text = fs::read_to_string(&path).expect("the log");
+    let damaged = text.replacen("\"number\":1", "\"number\":7", 1);
+    fs::write(&path, &damaged).expect("written");
+    let error = Store::open(folder.path(), Settings::default()).unwrap_err().to_string();
+    assert!(error.contains("line 2") && error.contains("move the file away"), "{error}");
+    assert_eq!(fs::read_to_string(&path).expect("the log"), damaged);
+}
+
+#[test]
+fn a_log_that_is_worn_is_written_anew() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let large = "x".repeat(100_000);
+    let store = Store::open(folder.path(), Settings::default()).expect("it opens");
+    for _ in 0..200 {
+        let put = |_: Option<&Value>| Ok::<_, Infallible>(Act::Put(json!({"large": large})));
+        store.change(&key("pods", "a"), put).expect("written");
+    }
+    let length = fs::metadata(folder.path().join("objects.log")).expect("the log").len();
+    assert!(length < 5 << 20, "{length}");
+    assert_eq!(store.version(), Version(200));
+}
+
+/// One of a few objects is put, or deleted.
+type Step = (u8, Option<u16>);
+
+fn walk(store: &Store, steps: &[Step]) {
+    for (name, number) in steps {
+        match number {
+            Some(number) => put(store, &name.to_string(), u64::from(*number)),
+            None => delete(store, &name.to_string()),
+        };
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn wherever_the_file_ends_it_is_what_was_after_some_change(
+        steps in prop::collection::vec((0_u8..4, prop::option::of(any::<u16>())), 1..20),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("objects.log");
+        // Every state, by how long the file was then.
+        let mut states = Vec::new();
+        {
+            let store = Store::open(folder.path(), Settings::default()).expect("it opens");
+            states.push((0, held(&store)));
+            for step in &steps {
+                walk(&store, std::slice::from_ref(step));
+                states.push((fs::metadata(&path).expect("the log").len(), held(&store)));
+            }
+        }
+        let whole = fs::read(&path).expect("the log");
+        let length = cut.index(whole.len() + 1);
+        fs::write(&path, &whole[..length]).expect("cut");
+        let store = Store::open(folder.path(), Settings::default()).expect("it opens");
+        let expected = states.iter().rev().find(|(at, _)| *at <= length as u64).expect("the first");
+        assert_eq!(held(&store), expected.1);
+    }
+}
