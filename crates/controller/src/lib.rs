@@ -9,13 +9,14 @@
 //!   books: what agents' ledgers sum up to, for whoever asks over HTTP
 //!   certificates: one authority for both doors, in a Secret; serve: HTTPS; election, lease, leader: which replica decides
 //! ```
-//! The API server is behind [`Store`], so that the same controller can run over something else that keeps objects.
+//! The API server is behind [`Store`], so that the same controller can run over something else that keeps objects; [`Embedded`] is it without its doors.
 
 mod admit;
 mod books;
 mod certificates;
 mod cluster;
 pub mod election;
+mod embedded;
 mod explain;
 mod extender;
 mod kubernetes;
@@ -35,6 +36,7 @@ pub use books::{Agents, Answer};
 pub use carve_admission::Road;
 pub use carve_cluster_api::connect;
 pub use cluster::Cluster;
+pub use embedded::Embedded;
 pub use explain::{Evidence, Line, Story, explain_pod, story};
 pub use extender::Extender;
 pub use kubernetes::Kubernetes;

@@ -5,7 +5,7 @@ use crate::asked::Asked;
 use crate::failure::Failure;
 use crate::patch::Style;
 use crate::read::{Form, Meant, as_kept, list, shaped, watch};
-use crate::resources::{KINDS, Kind};
+use crate::resources::{KINDS, Kind, kind_named};
 use crate::write::{Writer, Written};
 use crate::{collect, discovery};
 use axum::Router;
@@ -13,7 +13,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use carve_object_store::{Key, Store};
+use carve_object_store::{Act, Key, Store};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use std::sync::{Arc, OnceLock};
@@ -65,6 +65,67 @@ impl ObjectApi {
         kube::Client::new(service, "default")
     }
 
+    /// Makes an object, after it was admitted, as a request would.
+    pub async fn create(
+        &self,
+        kind: &'static Kind,
+        namespace: &str,
+        object: Value,
+    ) -> Result<Arc<Value>, Failure> {
+        let asked = Asked::inside(kind, namespace, None);
+        let admission = self.admission.get().map(|one| &**one);
+        let written = Writer { store: &self.store, admission }.create(&asked, object).await?;
+        Ok(written.object)
+    }
+
+    /// Deletes an object as a request would; without a grace period of its own where none is given.
+    pub fn delete(
+        &self,
+        kind: &'static Kind,
+        namespace: &str,
+        name: &str,
+        grace: Option<i64>,
+    ) -> Result<(), Failure> {
+        let asked = Asked::inside(kind, namespace, Some(name));
+        let options = grace.map_or(Value::Null, |seconds| json!({"gracePeriodSeconds": seconds}));
+        Writer { store: &self.store, admission: None }.delete(&asked, name, &options).map(drop)
+    }
+
+    /// Binds a pod to a node, with annotations.
+    pub fn bind(&self, pod: &Value, node: &str, annotations: &Value) -> Result<(), Failure> {
+        let metadata = &pod["metadata"];
+        let text = |field: &str| metadata[field].as_str().unwrap_or_default();
+        let Some(pods) = kind_named("pods") else { return Ok(()) };
+        let asked = Asked::inside(pods, text("namespace"), Some(text("name")));
+        let binding = json!({
+            "metadata": {"uid": metadata["uid"], "annotations": annotations}, "target": {"name": node},
+        });
+        Writer { store: &self.store, admission: None }.bind(&asked, &binding).map(drop)
+    }
+
+    /// Changes an object in place, past every check: for those who keep its status. One that is not there stays away.
+    pub fn update(
+        &self,
+        kind: &Kind,
+        namespace: &str,
+        name: &str,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<(), Failure> {
+        let key = Key { resource: kind.resource(), namespace: namespace.to_owned(), name: name.to_owned() };
+        let decide = |before: Option<&Value>| {
+            let Some(before) = before else { return Ok(Act::Leave) };
+            let mut object = before.clone();
+            change(&mut object);
+            Ok::<_, Failure>(if object == *before { Act::Leave } else { Act::Put(object) })
+        };
+        Ok(self.store.change(&key, decide).map(drop)?)
+    }
+
+    /// Objects of a kind, everywhere or in one namespace.
+    pub fn list(&self, kind: &Kind, namespace: Option<&str>) -> Vec<Arc<Value>> {
+        self.store.list(&kind.resource(), namespace).objects
+    }
+
     /// An object by its kind and name.
     pub fn get(&self, kind: &Kind, namespace: &str, name: &str) -> Option<Arc<Value>> {
         let key = Key { resource: kind.resource(), namespace: namespace.to_owned(), name: name.to_owned() };
@@ -92,7 +153,7 @@ fn json_of(code: StatusCode, value: &Value, warnings: &[String]) -> Response {
     response
 }
 
-fn header<'a>(headers: &'a HeaderMap, name: header::HeaderName) -> &'a str {
+fn header(headers: &HeaderMap, name: header::HeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
@@ -183,7 +244,7 @@ impl ObjectApi {
             }
             ("DELETE", None) => {
                 let options = read_body(&bytes, &content_type)?;
-                self.delete(&writer, &asked, &options, form)
+                self.answer_delete(&writer, &asked, &options, form)
             }
             (method, _) => Err(Failure::not_allowed(method)),
         }
@@ -195,7 +256,7 @@ impl ObjectApi {
         self.store.get(&asked.key(name)).ok_or_else(|| Failure::not_found(&asked.kind.named(), name))
     }
 
-    fn delete(
+    fn answer_delete(
         &self,
         writer: &Writer<'_>,
         asked: &Asked,

@@ -50,6 +50,18 @@ pub(crate) fn decoded(text: &str) -> String {
 }
 
 impl Asked {
+    /// What somebody within the process asks.
+    pub(crate) fn inside(kind: &'static Kind, namespace: &str, name: Option<&str>) -> Self {
+        Asked {
+            kind,
+            namespace: kind.namespaced.then(|| namespace.to_owned()),
+            name: name.map(str::to_owned),
+            part: None,
+            method: Method::POST,
+            query: BTreeMap::new(),
+        }
+    }
+
     pub(crate) fn read(method: &Method, uri: &Uri) -> Result<Self, Failure> {
         let path = uri.path();
         let unknown = || Failure::no_such_path(path);
@@ -118,7 +130,10 @@ mod tests {
     use super::{Asked, decoded};
     use axum::http::Method;
 
-    fn asked(uri: &str) -> Option<(String, Option<String>, Option<String>, Option<String>)> {
+    /// Kind, namespace, name and part.
+    type Parts = (String, Option<String>, Option<String>, Option<String>);
+
+    fn asked(uri: &str) -> Option<Parts> {
         let asked = Asked::read(&Method::GET, &uri.parse().expect("a path")).ok()?;
         Some((asked.kind.named(), asked.namespace, asked.name, asked.part))
     }

@@ -26,3 +26,4 @@ pub use admission::Admission;
 pub use answer::ObjectApi;
 pub use failure::Failure;
 pub use resources::{KINDS, Kind, kind_named};
+pub use write::set_condition;

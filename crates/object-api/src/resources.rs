@@ -81,6 +81,14 @@ pub const KINDS: &[Kind] = &[
         true,
         STATUS,
     ),
+    kind(
+        "admissionregistration.k8s.io",
+        "v1",
+        ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", "mutatingwebhookconfiguration"),
+        &[],
+        false,
+        &[],
+    ),
     kind("resource.k8s.io", "v1", ("DeviceClass", "deviceclasses", "deviceclass"), &[], false, &[]),
     kind("resource.k8s.io", "v1", ("ResourceClaim", "resourceclaims", "resourceclaim"), &[], true, STATUS),
     kind(

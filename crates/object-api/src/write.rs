@@ -373,7 +373,7 @@ pub(crate) fn ended(object: &Value, kind: &Kind, grace: Option<i64>) -> Act {
 }
 
 /// Sets a condition of an object, and when it changed.
-pub(crate) fn set_condition(object: &mut Value, kind: &str, status: &str, reason: &str, message: &str) {
+pub fn set_condition(object: &mut Value, kind: &str, status: &str, reason: &str, message: &str) {
     if !object["status"]["conditions"].is_array() {
         object["status"]["conditions"] = json!([]);
     }

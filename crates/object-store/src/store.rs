@@ -6,7 +6,7 @@ use crate::{Key, Resource, Version};
 use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use thiserror::Error;
@@ -90,6 +90,8 @@ struct State {
     /// Changes up to this version are not in `recent`.
     forgotten: Version,
     log: Option<Log>,
+    /// Nothing is written any more.
+    closed: bool,
 }
 
 #[derive(Debug)]
@@ -135,7 +137,8 @@ impl Store {
         objects: BTreeMap<Key, Arc<Value>>,
         log: Option<Log>,
     ) -> Self {
-        let state = State { version, objects, recent: VecDeque::new(), forgotten: version, log };
+        let state =
+            State { version, objects, recent: VecDeque::new(), forgotten: version, log, closed: false };
         let newest = watch::Sender::new(version);
         Store(Arc::new(Inner { state: Mutex::new(state), newest, settings }))
     }
@@ -195,6 +198,12 @@ impl Store {
             (Act::Delete, None) | (Act::Leave, _) => return Ok(Changed::Nothing(before)),
         };
         let lives = what != What::Deleted;
+        if state.closed {
+            return Err(WriteError::Log(LogError {
+                path: PathBuf::new(),
+                why: "the objects are closed".to_owned(),
+            }));
+        }
         if let Some(log) = state.log.as_mut().filter(|_| !(self.0.settings.passing)(&key.resource)) {
             log.append(version, key, lives.then_some(&*object))?;
         }
@@ -257,6 +266,13 @@ impl Store {
         let newest = self.0.newest.subscribe();
         self.changes_since(since, resource.as_ref(), Some("\u{0}"))?;
         Ok(Watch { store: self.clone(), resource, namespace, seen: since, newest })
+    }
+
+    /// Brings everything to the disk and lets go of the folder. From now on objects can be read, and every change is refused.
+    pub fn close(&self) {
+        self.sync();
+        let mut state = self.state();
+        (state.log, state.closed) = (None, true);
     }
 
     /// Brings what was written to the disk.

@@ -76,6 +76,17 @@ fn whoever_decides_sees_it_and_may_refuse() {
     assert!(matches!(delete(&store, "none"), Changed::Nothing(None)));
 }
 
+#[test]
+fn what_is_closed_changes_no_more_and_can_be_opened_by_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = Store::open(folder.path(), Settings::default()).expect("it opens");
+    put(&store, "a", 1);
+    store.close();
+    let refused = store.change(&key("pods", "a"), |_| Ok::<_, Infallible>(Act::Delete));
+    assert!(refused.is_err() && held(&store).len() == 1);
+    assert_eq!(held(&Store::open(folder.path(), Settings::default()).expect("it opens again")), held(&store));
+}
+
 #[tokio::test]
 async fn whoever_watches_sees_every_change_in_order_or_is_told() {
     let store = Store::in_memory(Settings { recent: 3, ..Settings::default() });

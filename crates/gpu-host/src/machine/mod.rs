@@ -199,6 +199,12 @@ impl Machine {
         })
     }
 
+    /// The same machine under another name; its GPUs have ids of their own.
+    pub fn named_as(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.written.name);
+        self
+    }
+
     /// What the machine is called.
     pub fn name(&self) -> &str {
         &self.written.name

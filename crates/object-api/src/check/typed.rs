@@ -27,6 +27,9 @@ pub(super) fn check(object: &Value, kind: &Kind) -> Result<Vec<String>, Failure>
         ("batch", "CronJob") => read::<api::batch::v1::CronJob>,
         ("coordination.k8s.io", _) => read::<api::coordination::v1::Lease>,
         ("scheduling.k8s.io", _) => read::<api::scheduling::v1::PriorityClass>,
+        ("admissionregistration.k8s.io", _) => {
+            read::<api::admissionregistration::v1::MutatingWebhookConfiguration>
+        }
         ("policy", _) => read::<api::policy::v1::PodDisruptionBudget>,
         ("resource.k8s.io", "DeviceClass") => read::<api::resource::v1::DeviceClass>,
         ("resource.k8s.io", "ResourceClaim") => read::<api::resource::v1::ResourceClaim>,

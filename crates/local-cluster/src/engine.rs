@@ -1,0 +1,480 @@
+//! The one loop: what was written becomes pods, pods find machines, machines run them, and people see it.
+
+use crate::books::Books;
+use crate::fleet::{Fleet, FleetError, MachineSpec};
+use crate::happening::{Teller, seen};
+use crate::machine::Machine;
+use crate::nodes::{self, NodeView, views};
+use crate::objects::{is_ending, is_over, moment, name_of, namespace_of, text, uid_of, workload_of};
+use crate::placing::{Placing, waits};
+use crate::tenant::{Stage, Tenant};
+use crate::workloads::{Workloads, kind};
+use carve_economics::Millis;
+use carve_fleet_picture::{Happening, NodePicture, Picture, Tone, Waiting};
+use carve_gpu_host::SimulatedState;
+use carve_object_api::{ObjectApi, set_condition};
+use carve_object_store::{Act, Key, Resource};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How long a container has to end, in milliseconds; nobody waits for a simulated one.
+const ENDS: i64 = 400;
+/// How often what is used is looked at.
+const LOOK: i64 = 1_000;
+
+/// A machine as it is kept beside the objects.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    spec: MachineSpec,
+    state: SimulatedState,
+}
+
+fn kept_resource() -> Resource {
+    Resource("machines.local.carve.dev".to_owned())
+}
+
+fn kept_key(name: &str) -> Key {
+    Key { resource: kept_resource(), namespace: String::new(), name: name.to_owned() }
+}
+
+/// Everything that the loop owns.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    api: ObjectApi,
+    teller: Teller,
+    machines: BTreeMap<String, Machine>,
+    placing: Placing,
+    workloads: Workloads,
+    books: Books,
+    /// Machines whose Node may not be true any more.
+    dirty: BTreeSet<String>,
+    looked: i64,
+    saved: i64,
+    picture: Picture,
+    events_seen: carve_object_store::Version,
+    happened: u64,
+}
+
+impl Engine {
+    /// With the machines that were there before, or those of a fleet.
+    pub(crate) fn new(
+        api: ObjectApi,
+        books: Books,
+        fleet: Option<&Fleet>,
+        folder: &Path,
+    ) -> Result<Self, FleetError> {
+        let mut known: BTreeMap<String, Kept> = BTreeMap::new();
+        for object in api.store().list(&kept_resource(), None).objects {
+            match serde_json::from_value::<Kept>(object["machine"].clone()) {
+                Ok(kept) => drop(known.insert(kept.spec.name.clone(), kept)),
+                Err(error) => tracing::warn!(%error, "a machine does not read, and begins anew"),
+            }
+        }
+        let specs: Vec<MachineSpec> = match fleet {
+            Some(fleet) => fleet.machines.clone(),
+            None => known.values().map(|kept| kept.spec.clone()).collect(),
+        };
+        let folder = folder.join("machines");
+        let mut machines = BTreeMap::new();
+        for spec in specs {
+            let state =
+                known.remove(&spec.name).filter(|kept| kept.spec.kind == spec.kind).map(|kept| kept.state);
+            machines.insert(spec.name.clone(), Machine::new(spec, state, &folder)?);
+        }
+        let mut engine = Engine {
+            dirty: machines.keys().cloned().collect(),
+            events_seen: api.store().version(),
+            teller: Teller::default(),
+            placing: Placing::default(),
+            workloads: Workloads::default(),
+            looked: 0,
+            saved: 0,
+            picture: Picture::default(),
+            happened: 0,
+            api,
+            machines,
+            books,
+        };
+        for gone in known.into_keys() {
+            engine.forget_machine(&gone);
+        }
+        let names: Vec<String> = engine.machines.keys().cloned().collect();
+        for name in names {
+            engine.keep_state(&name);
+            engine.placing.offers(&engine.machines[&name]);
+        }
+        engine.forget_nodes();
+        Ok(engine)
+    }
+
+    /// Nodes of machines that are not there any more go, and their pods with them.
+    fn forget_nodes(&mut self) {
+        for node in self.api.list(kind("nodes"), None) {
+            if !self.machines.contains_key(name_of(&node)) {
+                let _ = self.api.delete(kind("nodes"), "", name_of(&node), None);
+            }
+        }
+    }
+
+    fn forget_machine(&mut self, name: &str) {
+        self.machines.remove(name);
+        self.placing.forget_machine(name);
+        let _ = self.api.store().change(&kept_key(name), |_| Ok::<_, Infallible>(Act::Delete));
+    }
+
+    /// Keeps what the GPUs of a machine are cut into.
+    fn keep_state(&self, name: &str) {
+        let Some(machine) = self.machines.get(name) else { return };
+        let kept = json!({"spec": machine.spec, "state": machine.state()});
+        let put = |before: Option<&Value>| {
+            Ok::<_, Infallible>(match before.is_some_and(|before| before["machine"] == kept) {
+                true => Act::Leave,
+                false => Act::Put(json!({"metadata": {}, "machine": kept})),
+            })
+        };
+        if let Err(error) = self.api.store().change(&kept_key(name), put) {
+            tracing::warn!(%error, machine = name, "what its GPUs are cut into can not be kept");
+        }
+    }
+
+    /// One round. Returns how many milliseconds it may take until the next one where nobody writes anything.
+    pub(crate) async fn step(&mut self, now: i64) -> u64 {
+        self.workloads.look(&self.api, &self.teller).await;
+        let views = views(&self.api);
+        // Configurations first: whoever was there before a restart has devices under the names of theirs.
+        self.follow_nodes(&views, now);
+        let pods = self.api.list(kind("pods"), None);
+        self.follow_pods(&pods, now);
+        self.pass_time(now);
+        let came = self.placing.look(&self.api, &self.teller, &mut self.machines, &views, &pods, now);
+        self.dirty.extend(came);
+        if now - self.looked >= LOOK {
+            self.measure(now);
+        }
+        for name in std::mem::take(&mut self.dirty) {
+            let number = self.machines.keys().position(|one| *one == name).unwrap_or(0);
+            if let Some(machine) = self.machines.get(&name) {
+                self.placing.offers(machine);
+                nodes::keep(&self.api, machine, number);
+            }
+        }
+        self.draw(now);
+        self.pause(now)
+    }
+
+    fn pause(&self, now: i64) -> u64 {
+        let busy = |tenant: &Tenant| !matches!(tenant.stage, Stage::Running { .. });
+        let hurried = self
+            .machines
+            .values()
+            .any(|machine| machine.cutting.is_some() || machine.tenants.values().any(busy));
+        let next = (self.looked + LOOK - now).clamp(1, LOOK);
+        u64::try_from(if hurried { next.min(100) } else { next }).unwrap_or(100)
+    }
+
+    /// Who has come to a machine, and who is gone.
+    fn follow_pods(&mut self, pods: &[Arc<Value>], now: i64) {
+        let mut there: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for pod in pods.iter().filter(|pod| !is_over(pod)) {
+            let node = text(&pod["spec"]["nodeName"]);
+            if node.is_empty() {
+                continue;
+            }
+            let Some(machine) = self.machines.get_mut(node) else {
+                // Its machine is gone, and so is it.
+                let _ = self.api.delete(kind("pods"), namespace_of(pod), name_of(pod), Some(0));
+                continue;
+            };
+            there.entry(node).or_default().insert(uid_of(pod));
+            if !machine.tenants.contains_key(uid_of(pod)) {
+                machine.take_in(Tenant::of(pod, now));
+                self.placing.holds(pod, node);
+                self.dirty.insert(node.to_owned());
+            }
+            let ends_at = now + ENDS;
+            if let Some(tenant) = machine.tenants.get_mut(uid_of(pod)).filter(|_| is_ending(pod))
+                && !matches!(tenant.stage, Stage::Ending { .. })
+            {
+                tenant.stage = Stage::Ending { until: ends_at };
+            }
+        }
+        let none = BTreeSet::new();
+        for (name, machine) in &mut self.machines {
+            let present = there.get(name.as_str()).unwrap_or(&none);
+            let gone: Vec<String> =
+                machine.tenants.keys().filter(|uid| !present.contains(uid.as_str())).cloned().collect();
+            for uid in gone {
+                machine.let_go(&uid);
+                self.placing.released(&uid);
+                self.dirty.insert(name.clone());
+            }
+        }
+    }
+
+    /// What people and the controller want of machines.
+    fn follow_nodes(&mut self, views: &BTreeMap<String, NodeView>, now: i64) {
+        // A Node that somebody has deleted was a machine of which nobody wants to know any more.
+        let gone: Vec<String> = self
+            .machines
+            .keys()
+            .filter(|name| !views.contains_key(*name) && !self.dirty.contains(*name) && self.looked > 0)
+            .cloned()
+            .collect();
+        for name in gone {
+            self.forget_machine(&name);
+        }
+        for (name, view) in views {
+            let Some(machine) = self.machines.get_mut(name) else { continue };
+            let before = (machine.asked.clone(), machine.order.clone(), machine.cutting.is_some());
+            let mut changed = machine.configure(view.sharing.as_deref());
+            machine.ask(view.mig_config.as_deref(), now);
+            if let Some(order) = view.order.as_ref().filter(|_| view.mig_config.is_none()) {
+                let known = machine.order.as_ref().map_or(0, |report| report.generation);
+                let asked_to_go: Vec<(String, String)> = machine
+                    .tenants
+                    .values()
+                    .filter(|tenant| order.generation > known && order.evict.contains(&tenant.pod()))
+                    .map(|tenant| (tenant.namespace.clone(), tenant.name.clone()))
+                    .collect();
+                if asked_to_go.is_empty() {
+                    machine.obey(order, now);
+                }
+                for (namespace, pod) in asked_to_go {
+                    let _ = self.api.delete(kind("pods"), &namespace, &pod, None);
+                }
+            }
+            changed |= before != (machine.asked.clone(), machine.order.clone(), machine.cutting.is_some());
+            if changed {
+                self.dirty.insert(name.clone());
+            }
+        }
+    }
+
+    /// What is due comes to its end.
+    fn pass_time(&mut self, now: i64) {
+        let mut cut = Vec::new();
+        for (name, machine) in &mut self.machines {
+            if let Some(done) = machine.finish_cutting(now) {
+                cut.push((name.clone(), done));
+            }
+            let mut gone = Vec::new();
+            for tenant in machine.tenants.values_mut() {
+                match tenant.stage {
+                    Stage::Starting { until } if now >= until => {
+                        tenant.stage = Stage::Running { since: now };
+                        began(&self.api, &self.teller, tenant, name, now);
+                    }
+                    Stage::Ending { until } if now >= until => {
+                        let _ = self.api.delete(kind("pods"), &tenant.namespace, &tenant.name, Some(0));
+                        gone.push(tenant.uid.clone());
+                    }
+                    Stage::Running { since } => {
+                        let lasts = tenant.behaviour.lasts.map(|seconds| (seconds * 1000.0) as i64);
+                        if lasts.is_some_and(|lasts| now >= since + lasts) {
+                            if ended(&self.api, &self.teller, tenant, now) {
+                                gone.push(tenant.uid.clone());
+                            } else {
+                                tenant.stage = Stage::Running { since: now };
+                            }
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            for uid in gone {
+                machine.let_go(&uid);
+                self.placing.released(&uid);
+                self.dirty.insert(name.clone());
+            }
+        }
+        for (name, done) in cut {
+            self.dirty.insert(name.clone());
+            self.keep_state(&name);
+            if let Some(node) = self.api.get(kind("nodes"), "", &name) {
+                let (tone, reason) =
+                    if done.worked { (Tone::Normal, "Cut") } else { (Tone::Warning, "CutFailed") };
+                self.teller.tell(&self.api, &node, tone, reason, &done.words);
+            }
+        }
+    }
+
+    fn measure(&mut self, now: i64) {
+        let time = Millis(u64::try_from((now - self.looked).clamp(0, 10_000)).unwrap_or(0));
+        let first = self.looked == 0;
+        self.looked = now;
+        for (name, machine) in &mut self.machines {
+            // What was used until now is what was measured at the last look.
+            if !first {
+                self.books.enter(name, &machine.spec.kind, machine.times(), time, now / 1000);
+            }
+            machine.measure(now);
+        }
+        if now - self.saved >= 30_000 {
+            self.saved = now;
+            self.books.save(now / 1000);
+        }
+    }
+
+    /// The books, and what the GPUs are cut into, are kept for the next time.
+    pub(crate) fn close(&mut self, now: i64) {
+        self.books.save(now / 1000);
+        let names: Vec<String> = self.machines.keys().cloned().collect();
+        for name in names {
+            self.keep_state(&name);
+        }
+        self.api.store().close();
+    }
+
+    /// Draws the picture.
+    fn draw(&mut self, now: i64) {
+        self.picture.at = now / 1000;
+        let books = &self.books;
+        self.picture.nodes = self
+            .machines
+            .iter()
+            .map(|(name, machine)| {
+                let node = NodePicture {
+                    kind: machine.spec.kind.clone(),
+                    ready: true,
+                    why: machine.wrong.clone().unwrap_or_default(),
+                    dollars_per_hour: books
+                        .price(&machine.spec.kind)
+                        .map(|price| price.per_hour.micros() as f64 / 1e6),
+                    gpus: machine.picture(),
+                };
+                (name.clone(), node)
+            })
+            .collect();
+        let pods = self.api.list(kind("pods"), None);
+        let waiting = pods.iter().filter(|pod| waits(pod));
+        self.picture.waiting = waiting
+            .map(|pod| (format!("{}/{}", namespace_of(pod), name_of(pod)), waiting_pod(pod)))
+            .collect();
+        self.hear();
+    }
+
+    /// What was told since the last round.
+    fn hear(&mut self) {
+        let events = self.api.list(kind("events"), None);
+        let version = |event: &Value| text(&event["metadata"]["resourceVersion"]).parse::<u64>().unwrap_or(0);
+        let mut new: Vec<&Arc<Value>> =
+            events.iter().filter(|event| version(event) > self.events_seen.0).collect();
+        new.sort_by_key(|event| version(event));
+        for event in new {
+            self.events_seen = carve_object_store::Version(version(event));
+            self.happened += 1;
+            let happening: Happening = seen(event, self.happened);
+            self.picture.tell(happening);
+        }
+    }
+
+    /// The picture as it was drawn last.
+    pub(crate) fn picture(&self) -> &Picture {
+        &self.picture
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.machines.is_empty()
+    }
+}
+
+fn waiting_pod(pod: &Value) -> Waiting {
+    let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    let why =
+        conditions.into_iter().find(|one| one["type"] == "PodScheduled").map(|one| text(&one["message"]));
+    let since = text(&pod["metadata"]["creationTimestamp"]).parse::<jiff::Timestamp>();
+    Waiting {
+        workload: workload_of(pod),
+        asks: asks(pod),
+        why: why.unwrap_or_default().to_owned(),
+        since: since.map_or(0, jiff::Timestamp::as_second),
+    }
+}
+
+/// What a pod asks for, as it was understood or as it is written.
+fn asks(pod: &Value) -> String {
+    let annotations = &pod["metadata"]["annotations"];
+    if let Some(words) = annotations[carve_admission::keys::UNDERSTOOD_AS].as_str() {
+        return words.to_owned();
+    }
+    let mut sums: BTreeMap<String, i64> = BTreeMap::new();
+    for container in pod["spec"]["containers"].as_array().into_iter().flatten() {
+        for (name, amount) in container["resources"]["limits"].as_object().into_iter().flatten() {
+            let count = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned).parse::<i64>();
+            if let (true, Ok(count)) = (name.contains('/'), count) {
+                *sums.entry(name.clone()).or_default() += count;
+            }
+        }
+    }
+    let short = |name: &str| name.trim_start_matches("nvidia.com/").trim_start_matches("mig-").to_owned();
+    let words: Vec<String> = sums.iter().map(|(name, count)| format!("{count} × {}", short(name))).collect();
+    if words.is_empty() { "no GPU".to_owned() } else { words.join(", ") }
+}
+
+fn statuses(pod: &Value, state: &Value, ready: bool, restarts: i64) -> Value {
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    containers
+        .map(|container| {
+            json!({
+                "name": container["name"], "image": container["image"], "imageID": "", "ready": ready, "started": ready,
+                "restartCount": restarts, "state": state,
+            })
+        })
+        .collect()
+}
+
+/// The program of a pod runs.
+fn began(api: &ObjectApi, teller: &Teller, tenant: &Tenant, node: &str, now: i64) {
+    let at = moment(now);
+    let _ = api.update(kind("pods"), &tenant.namespace, &tenant.name, |pod| {
+        let ip = format!("10.64.{}.{}", now / 250 % 250, 1 + now % 250);
+        pod["status"]["phase"] = "Running".into();
+        pod["status"]["startTime"] = at.clone().into();
+        pod["status"]["podIP"] = ip.into();
+        pod["status"]["containerStatuses"] = statuses(pod, &json!({"running": {"startedAt": at}}), true, 0);
+        for condition in ["Initialized", "ContainersReady", "Ready"] {
+            set_condition(pod, condition, "True", "", "");
+        }
+    });
+    let Some(pod) = api.get(kind("pods"), &tenant.namespace, &tenant.name) else { return };
+    teller.tell(api, &pod, Tone::Normal, "Started", &format!("{} runs on {node}", tenant.pod()));
+    if !tenant.wrong.is_empty() {
+        let words = format!(
+            "of its annotation carve.dev/simulate this does not read and counts for nothing: {}",
+            tenant.wrong.join(" ")
+        );
+        teller.tell(api, &pod, Tone::Warning, "NotUnderstood", &words);
+    }
+}
+
+/// The program of a pod has come to its end. Returns whether the pod has, too.
+fn ended(api: &ObjectApi, teller: &Teller, tenant: &Tenant, now: i64) -> bool {
+    let (at, fails) = (moment(now), tenant.behaviour.fails);
+    let mut over = true;
+    let _ = api.update(kind("pods"), &tenant.namespace, &tenant.name, |pod| {
+        let policy = text(&pod["spec"]["restartPolicy"]).to_owned();
+        let restarts = pod["status"]["containerStatuses"][0]["restartCount"].as_i64().unwrap_or(0);
+        if policy == "Always" || (policy == "OnFailure" && fails) {
+            over = false;
+            pod["status"]["startTime"] = at.clone().into();
+            pod["status"]["containerStatuses"] = statuses(pod, &json!({"running": {"startedAt": at}}), true, restarts + 1);
+            return;
+        }
+        let code = i32::from(fails);
+        let state = json!({"terminated": {"exitCode": code, "finishedAt": at, "reason": if fails { "Error" } else { "Completed" }}});
+        pod["status"]["phase"] = if fails { "Failed" } else { "Succeeded" }.into();
+        pod["status"]["containerStatuses"] = statuses(pod, &state, false, restarts);
+        for condition in ["ContainersReady", "Ready"] {
+            set_condition(pod, condition, "False", "PodCompleted", "");
+        }
+    });
+    if let (true, Some(pod)) = (over, api.get(kind("pods"), &tenant.namespace, &tenant.name)) {
+        let (tone, reason) = if fails { (Tone::Warning, "Failed") } else { (Tone::Normal, "Completed") };
+        teller.tell(api, &pod, tone, reason, &format!("{} has ended", tenant.pod()));
+    }
+    over
+}
