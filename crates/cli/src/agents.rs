@@ -1,9 +1,10 @@
 //! Agents, and what they answer: through the API server, or straight from them.
 
+use crate::args::MachineArgs;
+use crate::asked_of::{AskedOf, wait};
 use crate::failure::Failure;
-use carve_controller::{Agents, Answer, connect};
+use carve_controller::{Agents, Answer};
 use clap::Args;
-use std::path::Path;
 use std::time::Duration;
 
 /// For so long an answer is waited for.
@@ -29,19 +30,21 @@ impl AgentsArgs {
     /// What every agent answers under a path.
     pub(crate) fn ask(
         &self,
-        kubeconfig: Option<&Path>,
+        asked: &AskedOf,
+        machine: &MachineArgs,
         path: &str,
         hint: &str,
     ) -> Result<Vec<Answer>, Failure> {
         if !self.agent.is_empty() {
             return Ok(self.agent.iter().map(|url| (url.clone(), straight(url, path))).collect());
         }
-        let unable = |error: std::io::Error| Failure::new(format!("can not start: {error}"));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unable)?;
-        let kubeconfig = kubeconfig.filter(|path| !path.as_os_str().is_empty());
+        // A carve up is all its agents in one.
+        if let Some(up) = asked.up(machine)? {
+            return Ok(vec![("carve up".to_owned(), straight(&up.url, path))]);
+        }
         let agents = Agents { namespace: None, selector: self.selector.clone(), port: self.port };
-        let answers = runtime.block_on(async {
-            let client = connect(kubeconfig).await.map_err(|error| Failure::of(&error).hint(hint))?;
+        let answers = wait(async {
+            let client = asked.client(machine).await.map_err(|failure| failure.hint(hint))?;
             let answers = agents.ask(&client, path).await;
             answers.map_err(|error| Failure::new(format!("can not list agents: {error}")).hint(hint))
         })?;

@@ -6,9 +6,11 @@ use crate::controller::ControllerArgs;
 use crate::cost::args::CostArgs;
 use crate::explain::ExplainVerb;
 use crate::karpenter::KarpenterVerb;
+use crate::objects::{ApplyObjectsArgs, DeleteArgs, GetArgs, LabelArgs, ScaleArgs};
 use crate::plan::args::PlanArgs as FleetPlanArgs;
 use crate::run::args::RunArgs;
 use crate::simulate::args::SimulateArgs;
+use crate::up::UpArgs;
 use crate::webhook::WebhookArgs;
 use carve_gpu_model::ProfileName;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -42,6 +44,18 @@ pub(crate) struct MachineArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    /// Run the whole thing on this machine: simulated machines, their objects, and a dashboard
+    Up(UpArgs),
+    /// List objects of carve up or of a cluster
+    Get(GetArgs),
+    /// Make objects what manifests say
+    Apply(ApplyObjectsArgs),
+    /// Change how many pods a workload has
+    Scale(ScaleArgs),
+    /// Set and take away labels of an object
+    Label(LabelArgs),
+    /// Delete objects
+    Delete(DeleteArgs),
     /// List the GPUs of this machine
     Gpus(GpusArgs),
     /// Cut GPUs into MIG devices

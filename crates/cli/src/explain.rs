@@ -1,10 +1,11 @@
 //! `carve explain pod`: why a pod waits, or where it landed, in words.
 
+use crate::args::MachineArgs;
+use crate::asked_of::{AskedOf, wait};
 use crate::failure::{Failure, Outcome};
 use crate::print;
-use carve_controller::{Story, connect, explain_pod, story};
+use carve_controller::{Story, explain_pod, story};
 use clap::{Args, Subcommand};
-use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ExplainVerb {
@@ -22,29 +23,25 @@ pub(crate) struct ExplainPodArgs {
     /// Namespace of carve's controller
     #[arg(long, env = "CARVE_NAMESPACE", default_value = "carve", value_name = "NAMESPACE")]
     controller_namespace: String,
-    /// How to reach the API server
-    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    asked: AskedOf,
 }
 
 /// Tells.
-pub(crate) fn explain(verb: &ExplainVerb) -> Outcome {
+pub(crate) fn explain(machine: &MachineArgs, verb: &ExplainVerb) -> Outcome {
     let ExplainVerb::Pod(args) = verb;
     let (namespace, name) = match args.name.split_once('/') {
         Some((namespace, name)) => (Some(namespace.to_owned()), name),
         None => (args.namespace.clone(), args.name.as_str()),
     };
-    let unable = |error: std::io::Error| Failure::new(format!("can not start: {error}"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unable)?;
-    let found = runtime.block_on(async {
-        let kubeconfig = args.kubeconfig.as_deref().filter(|path| !path.as_os_str().is_empty());
-        let client = connect(kubeconfig).await.map_err(|error| Failure::of(&error))?;
+    let found = wait(async {
+        let client = args.asked.client(machine).await?;
         let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
         let evidence = explain_pod(client, &namespace, name, &args.controller_namespace).await;
         let evidence = evidence.map_err(|error| Failure::of(&error))?;
         evidence.ok_or_else(|| Failure {
             hint: Some(format!(
-                "kubectl get pods -n {namespace} lists those that there are; -n names another namespace"
+                "carve get pods -n {namespace} lists those that there are; -n names another namespace"
             )),
             ..Failure::new(format!("there is no pod {namespace}/{name}"))
         })

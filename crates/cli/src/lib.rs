@@ -6,6 +6,7 @@ mod advise;
 mod agent;
 mod agents;
 mod args;
+mod asked_of;
 mod called;
 mod controller;
 mod cost;
@@ -17,6 +18,7 @@ mod input;
 mod karpenter;
 mod machine;
 mod mig;
+mod objects;
 mod output;
 mod picture;
 mod plan;
@@ -25,6 +27,7 @@ mod run;
 mod service;
 mod simulate;
 mod table;
+mod up;
 mod validate;
 mod webhook;
 
@@ -52,16 +55,22 @@ pub fn main() -> ExitCode {
 
 fn answer(cli: &Cli) -> Outcome {
     match &cli.verb {
+        Verb::Up(args) => up::up(&cli.machine, args),
+        Verb::Get(args) => objects::get(&cli.machine, args),
+        Verb::Apply(args) => objects::apply_objects(&cli.machine, args),
+        Verb::Scale(args) => objects::scale_object(&cli.machine, args),
+        Verb::Label(args) => objects::label_object(&cli.machine, args),
+        Verb::Delete(args) => objects::delete_objects(&cli.machine, args),
         Verb::Gpus(args) => gpus::gpus(&machine::open(&cli.machine)?, args),
         Verb::Mig(verb) => mig::mig(&cli.machine, verb),
         Verb::Plan(args) => plan::answer(args),
-        Verb::Advise(args) => advise::answer(args),
-        Verb::Cost(args) => cost::answer(args),
+        Verb::Advise(args) => advise::answer(&cli.machine, args),
+        Verb::Cost(args) => cost::answer(&cli.machine, args),
         Verb::Validate(args) => validate::validate(args),
         Verb::Run(args) => run::run(&cli.machine, args),
         Verb::Dra(verb) => dra::dra(verb),
         Verb::Karpenter(verb) => karpenter::karpenter(verb),
-        Verb::Explain(verb) => explain::explain(verb),
+        Verb::Explain(verb) => explain::explain(&cli.machine, verb),
         Verb::Agent(args) => agent::agent(&cli.machine, args),
         Verb::Simulate(args) => simulate::simulate(args),
         Verb::Controller(args) => controller::controller(args),

@@ -169,7 +169,7 @@ fn file_name(name: &str) -> String {
 }
 
 /// Where simulated machines are kept: a person's own state, not the system's.
-fn state_home(args: &MachineArgs) -> Result<PathBuf, Failure> {
+pub(crate) fn state_home(args: &MachineArgs) -> Result<PathBuf, Failure> {
     if let Some(path) = &args.state_dir {
         return Ok(path.clone());
     }

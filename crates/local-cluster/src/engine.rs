@@ -377,6 +377,10 @@ impl Engine {
         &self.picture
     }
 
+    pub(crate) fn size(&self) -> (usize, usize) {
+        (self.machines.len(), self.machines.values().map(|machine| machine.gpus.gpus.len()).sum())
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.machines.is_empty()
     }

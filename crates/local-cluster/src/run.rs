@@ -127,6 +127,18 @@ impl LocalCluster {
         Ok(LocalCluster { api, books, embedded, engine, told })
     }
 
+    /// Whether nobody has written anything yet.
+    pub fn is_new(&self) -> bool {
+        ["deployments.apps", "statefulsets.apps", "jobs.batch", "pods", "slicepolicies"]
+            .iter()
+            .all(|plural| self.api.list(kind(plural), None).is_empty())
+    }
+
+    /// Machines and GPUs.
+    pub fn size(&self) -> (usize, usize) {
+        self.engine.size()
+    }
+
     /// The objects, for whoever asks as at an API server.
     pub fn api(&self) -> &ObjectApi {
         &self.api

@@ -10,7 +10,7 @@ use crate::write::{Writer, Written};
 use crate::{collect, discovery};
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
+use axum::extract::{OriginalUri, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use carve_object_store::{Act, Key, Store};
@@ -183,8 +183,11 @@ impl ObjectApi {
         if matches!(path.as_str(), "/healthz" | "/readyz" | "/livez") {
             return Ok("ok".into_response());
         }
+        let whole = request.extensions().get::<OriginalUri>().map_or(path.as_str(), |uri| uri.path());
+        let prefix = whole.strip_suffix(&path).unwrap_or_default();
+        let found = discovery::answer(&path).or_else(|| discovery::described(&path, prefix));
         if request.method() == Method::GET
-            && let Some(found) = discovery::answer(&path)
+            && let Some(found) = found
         {
             return Ok(json_of(StatusCode::OK, &found, &[]));
         }

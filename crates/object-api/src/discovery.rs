@@ -70,11 +70,48 @@ pub(crate) fn answer(path: &str) -> Option<Value> {
             "major": "1", "minor": "36", "gitVersion": concat!("v1.36.0+carve-", env!("CARGO_PKG_VERSION")),
             "gitCommit": "", "gitTreeState": "clean", "buildDate": "", "goVersion": "", "compiler": "rustc", "platform": "linux/amd64",
         })),
-        // Kubectl looks here which fields there are before it sends anything; it is told that the server checks them itself.
-        ["openapi", "v3"] => Some(json!({"paths": {}})),
-        ["openapi", "v2"] => Some(json!({
-            "swagger": "2.0", "info": {"title": "carve", "version": "v1"}, "paths": {}, "definitions": {},
-        })),
         _ => None,
     }
+}
+
+/// A list of what is described, and where; `prefix` is how whoever asks comes here.
+pub(crate) fn described(path: &str, prefix: &str) -> Option<Value> {
+    let words: Vec<&str> = path.split('/').filter(|word| !word.is_empty()).collect();
+    match &words[..] {
+        ["openapi", "v3"] => {
+            let mut paths = serde_json::Map::new();
+            for (group, version) in std::iter::once(("", "v1")).chain(groups()) {
+                let name = if group.is_empty() {
+                    format!("api/{version}")
+                } else {
+                    format!("apis/{group}/{version}")
+                };
+                let url = format!("{prefix}/openapi/v3/{name}");
+                paths.insert(name, json!({"serverRelativeURL": url}));
+            }
+            Some(json!({"paths": paths}))
+        }
+        ["openapi", "v3", "api", version] => Some(fields_are_checked("", version)),
+        ["openapi", "v3", "apis", group, version] => Some(fields_are_checked(group, version)),
+        _ => None,
+    }
+}
+
+/// No more than kubectl looks for before it sends anything: that the other side checks fields itself.
+fn fields_are_checked(group: &str, version: &str) -> Value {
+    let mut paths = serde_json::Map::new();
+    for kind in KINDS.iter().filter(|kind| (kind.group, kind.version) == (group, version)) {
+        let root =
+            if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+        let place = if kind.namespaced { "/namespaces/{namespace}" } else { "" };
+        let operation = json!({
+            "operationId": format!("patch{}", kind.kind),
+            "parameters": [{"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}],
+            "responses": {"200": {"description": "OK"}},
+            "x-kubernetes-action": "patch",
+            "x-kubernetes-group-version-kind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+        });
+        paths.insert(format!("{root}{place}/{}/{{name}}", kind.plural), json!({"patch": operation}));
+    }
+    json!({"openapi": "3.0.0", "info": {"title": "carve", "version": "v1"}, "paths": paths})
 }

@@ -1,6 +1,7 @@
 //! What `carve advise` takes.
 
 use crate::agents::AgentsArgs;
+use crate::asked_of::AskedOf;
 use crate::plan::args::Offered;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -24,9 +25,8 @@ pub(crate) struct AdviseArgs {
     /// The cluster as kubectl get nodes,pods -A -o json prints it; without it the cluster of the kubeconfig is asked
     #[arg(long, num_args = 1.., value_name = "FILE")]
     pub(crate) cluster: Vec<PathBuf>,
-    /// How to reach the API server
-    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) asked: AskedOf,
     /// Prices that win over the built-in list: a type and dollars an hour on each line
     #[arg(long, value_name = "FILE")]
     pub(crate) prices: Option<PathBuf>,

@@ -1,10 +1,10 @@
 //! What a cluster and its Prometheus answer.
 
+use crate::args::MachineArgs;
+use crate::asked_of::{AskedOf, wait};
 use crate::failure::Failure;
 use carve_advisor::{BUSY_SERIES, MEMORY_SERIES};
-use carve_controller::connect;
 use carve_formats::prometheus::{Series, parse, parse_answer};
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// Points that are asked for of each series.
@@ -17,13 +17,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const PAGE: usize = 500;
 
 /// Nodes, pods, namespaces and claims of the cluster, as lists.
-pub(super) fn cluster(kubeconfig: Option<&Path>) -> Result<Vec<(String, String)>, Failure> {
-    let unable = |error: std::io::Error| Failure::new(format!("can not start: {error}"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(unable)?;
-    runtime.block_on(async {
-        let kubeconfig = kubeconfig.filter(|path| !path.as_os_str().is_empty());
+pub(super) fn cluster(asked: &AskedOf, machine: &MachineArgs) -> Result<Vec<(String, String)>, Failure> {
+    wait(async {
         let hint = "or give --cluster FILE with what kubectl get nodes,pods -A -o json prints";
-        let client = connect(kubeconfig).await.map_err(|error| Failure::of(&error).hint(hint))?;
+        let client = asked.client(machine).await.map_err(|failure| failure.hint(hint))?;
         let mut lists = Vec::new();
         for (path, needed) in [
             ("/api/v1/nodes", true),

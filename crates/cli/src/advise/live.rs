@@ -1,6 +1,7 @@
 //! What agents tell while they are watched.
 
 use super::args::AdviseArgs;
+use crate::args::MachineArgs;
 use crate::failure::Failure;
 use carve_advisor::{BUSY_SERIES, MEMORY_SERIES};
 use carve_formats::prometheus::{Point, Series, parse};
@@ -11,13 +12,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 const STEP: Duration = Duration::from_secs(2);
 
 /// Every series that tells something, for so many seconds from now on.
-pub(super) fn series(args: &AdviseArgs, seconds: i64) -> Result<Vec<Series>, Failure> {
+pub(super) fn series(machine: &MachineArgs, args: &AdviseArgs, seconds: i64) -> Result<Vec<Series>, Failure> {
     let time = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
     let hint = "or give --agent URL, --prometheus URL, or --metrics FILE";
     let (begin, mut found, mut silent) = (Instant::now(), BTreeMap::new(), BTreeMap::new());
     eprintln!("watching for {seconds} s …");
     loop {
-        for (from, answer) in args.agents.ask(args.kubeconfig.as_deref(), "/metrics", hint)? {
+        for (from, answer) in args.agents.ask(&args.asked, machine, "/metrics", hint)? {
             let taken = answer.and_then(|page| take(&mut found, &page).map_err(|error| error.to_string()));
             if let Err(why) = taken {
                 silent.insert(from, why);

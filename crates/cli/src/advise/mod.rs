@@ -7,6 +7,7 @@ mod scored;
 mod show;
 mod write;
 
+use crate::args::MachineArgs;
 use crate::failure::{Failure, Outcome, UNREADABLE};
 use crate::{input, print};
 use args::{AdviseArgs, AdviseOutput, Trust};
@@ -17,10 +18,10 @@ use carve_gpu_model::{Mechanism, Mechanisms};
 use serde::Serialize;
 
 /// Reads, advises, prints and writes.
-pub(crate) fn answer(args: &AdviseArgs) -> Outcome {
+pub(crate) fn answer(machine: &MachineArgs, args: &AdviseArgs) -> Outcome {
     let prices = prices(args)?;
-    let mut situation = cluster(args, &prices)?;
-    let series = series(args)?;
+    let mut situation = cluster(machine, args, &prices)?;
+    let series = series(machine, args)?;
     let unmatched = observe(&mut situation, &series);
     let measured = !args.metrics.is_empty() || args.prometheus.is_some() || args.live.is_some();
     if measured && unmatched.series == 0 {
@@ -83,7 +84,7 @@ fn prices(args: &AdviseArgs) -> Result<Prices, Failure> {
         .map_err(|error| Failure { code: UNREADABLE, ..Failure::new(format!("{shown}: {error}")) })
 }
 
-fn cluster(args: &AdviseArgs, prices: &Prices) -> Result<Situation, Failure> {
+fn cluster(machine: &MachineArgs, args: &AdviseArgs, prices: &Prices) -> Result<Situation, Failure> {
     let domains = match args.trust {
         Trust::Namespace => Domains::Namespaces,
         Trust::Cluster => Domains::Cluster,
@@ -93,7 +94,7 @@ fn cluster(args: &AdviseArgs, prices: &Prices) -> Result<Situation, Failure> {
         texts.push((input::shown(file), input::read_recorded(file)?));
     }
     if args.cluster.is_empty() {
-        texts = asked::cluster(args.kubeconfig.as_deref())?;
+        texts = asked::cluster(&args.asked, machine)?;
     }
     let texts: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
     read_cluster(&texts, prices, domains).map_err(|error| {
@@ -103,9 +104,9 @@ fn cluster(args: &AdviseArgs, prices: &Prices) -> Result<Situation, Failure> {
     })
 }
 
-fn series(args: &AdviseArgs) -> Result<Vec<Series>, Failure> {
+fn series(machine: &MachineArgs, args: &AdviseArgs) -> Result<Vec<Series>, Failure> {
     if let Some(time) = args.live {
-        return live::series(args, time);
+        return live::series(machine, args, time);
     }
     if let Some(url) = &args.prometheus {
         return asked::prometheus(url, args.since);

@@ -1,6 +1,7 @@
 //! What `carve cost` takes.
 
 use crate::agents::AgentsArgs;
+use crate::asked_of::AskedOf;
 use carve_economics::By;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -19,9 +20,8 @@ pub(crate) struct CostArgs {
     /// Read what agents have answered under /api/v1/ledger; - reads standard input
     #[arg(long, num_args = 1.., value_name = "FILE", conflicts_with = "agent")]
     pub(crate) ledger: Vec<PathBuf>,
-    /// How to reach the API server
-    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
-    pub(crate) kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) asked: AskedOf,
     #[command(flatten)]
     pub(crate) agents: AgentsArgs,
 }

@@ -3,6 +3,7 @@
 pub(crate) mod args;
 mod show;
 
+use crate::args::MachineArgs;
 use crate::failure::{Failure, Outcome, UNREADABLE};
 use crate::{input, print};
 use args::{CostArgs, CostOutput};
@@ -11,7 +12,7 @@ use carve_economics::{By, CostReport, Covered, LedgerDocument, Step, Window};
 use std::time::SystemTime;
 
 /// Asks or reads, sums up and prints.
-pub(crate) fn answer(args: &CostArgs) -> Outcome {
+pub(crate) fn answer(machine: &MachineArgs, args: &CostArgs) -> Outcome {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     Window::parse(&args.since, now).map_err(|error| Failure::new(format!("--since: {error}")))?;
@@ -19,7 +20,7 @@ pub(crate) fn answer(args: &CostArgs) -> Outcome {
     let hint = "or give --agent URL, or --ledger FILE with what agents answer under /api/v1/ledger";
     let path = Agents::ledger_path(&args.since, Step::All);
     let asked = match args.ledger.is_empty() {
-        true => args.agents.ask(args.kubeconfig.as_deref(), &path, hint)?,
+        true => args.agents.ask(&args.asked, machine, &path, hint)?,
         false => Vec::new(),
     };
     let count = asked.len();

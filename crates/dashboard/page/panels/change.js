@@ -1,0 +1,123 @@
+// Changes things, where that is allowed: scales and deletes workloads, applies YAML, and cuts a node's GPUs anew.
+
+import { get, post, postYaml } from '../api.js';
+import { byId, calmly, fill, h, setText } from '../dom.js';
+import { plural } from '../format.js';
+import { examples } from './examples.js';
+import { showDone, showRefusal } from './refusal.js';
+
+export function changePanel(state, tabs) {
+  const note = byId('change-note');
+  const list = byId('workloads');
+  let shown = '';
+
+  /** Does something, says how it went, and looks at the workloads again. */
+  async function act(work, words) {
+    try {
+      const said = await work();
+      showDone(note, words?.(said) ?? said.message ?? 'Done.');
+      await ask();
+      return true;
+    } catch (error) {
+      showRefusal(note, error);
+      return false;
+    }
+  }
+
+  async function ask() {
+    if (!state.about.mayChange || !tabs.isShown('change')) return;
+    try {
+      const { items = [] } = await get('workloads');
+      const said = JSON.stringify(items);
+      // Not while somebody is about to confirm: the row would vanish under the finger.
+      if (said === shown || list.querySelector('.confirm')) return;
+      shown = said;
+      const focused = document.activeElement?.dataset?.key;
+      setText(byId('change-count'), plural(items.length, 'workload'));
+      fill(list, items.map(row));
+      if (focused) list.querySelector(`[data-key="${CSS.escape(focused)}"]`)?.focus();
+    } catch (error) {
+      showRefusal(note, error);
+    }
+  }
+
+  function row(item) {
+    const { kind, namespace, name, replicas } = item;
+    const which = `${namespace}/${name}`;
+    const scale = (n) => act(() => post('scale', { kind, namespace, name, replicas: n }));
+    const stepper = Number.isFinite(replicas) && h('span', { class: 'stepper', role: 'group', 'aria-label': `Replicas of ${name}` },
+      h('button', { type: 'button', 'data-key': `${which} less`, 'aria-label': `One ${name} less`, disabled: replicas <= 0, onclick: () => scale(replicas - 1) }, '−'),
+      h('output', {}, String(replicas)),
+      h('button', { type: 'button', 'data-key': `${which} more`, 'aria-label': `One ${name} more`, onclick: () => scale(replicas + 1) }, '+'));
+    const end = h('span', { class: 'end' });
+    const askDelete = () => {
+      fill(end, h('span', { class: 'confirm', role: 'group', 'aria-label': `Delete ${name}?` },
+        h('button', { type: 'button', class: 'small danger', onclick: async () => { fill(end); await act(() => post('delete', { kind, namespace, name })); } }, 'Yes, delete'),
+        h('button', { type: 'button', class: 'small', onclick: () => { offer(); end.querySelector('button').focus(); } }, 'Keep')));
+      // The harmless answer is the one a hasty Enter gives.
+      end.querySelector('button:last-child').focus();
+    };
+    const offer = () => fill(end, h('button', { type: 'button', class: 'small', 'data-key': `${which} delete`, 'aria-label': `Delete ${name}`, onclick: askDelete }, 'Delete'));
+    offer();
+    return h('li', {},
+      h('div', { class: 'line' }, h('span', { class: 'grow name' }, h('span', { class: 'muted' }, `${namespace}/`), name), stepper, end),
+      h('div', { class: 'muted' }, `${kind}, ${item.running ?? 0} running`, item.waiting > 0 && h('span', { class: 'warn' }, `, ${item.waiting} waiting`), item.asks && `, each ${item.asks}`));
+  }
+
+  const editor = byId('yaml');
+  const example = byId('example');
+  fill(example, h('option', { value: '' }, 'Start from an example…'), examples.map(({ name }, i) => h('option', { value: i }, name)));
+  example.addEventListener('change', () => {
+    if (example.value !== '') editor.value = examples[Number(example.value)].text;
+    example.value = '';
+    editor.focus();
+  });
+  byId('apply').addEventListener('click', () => act(() => postYaml('apply', editor.value), (said) => (said.results ?? []).map((one) => `${one.object} ${one.outcome}`)));
+
+  migConfig(state, act);
+  tabs.onShow('change', ask);
+  const soon = calmly(ask, 2000);
+  state.on('numbers', soon);
+  state.on('waiting', soon);
+  return (text) => {
+    tabs.show('change');
+    editor.value = text;
+    editor.focus();
+  };
+}
+
+/** The layout of a node's MIG GPUs, as a choice. */
+function migConfig(state, act) {
+  const node = byId('mig-node');
+  const config = byId('mig-config');
+  const label = 'nvidia.com/mig.config';
+
+  const names = calmly(() => {
+    const cuttable = (name) => state.fleet.nodes.get(name).tiles.some(({ gpu }) => gpu.slots);
+    const all = [...state.fleet.nodes.keys()].sort((a, b) => cuttable(b) - cuttable(a) || (a < b ? -1 : 1));
+    if (document.activeElement === node || all.join() === [...node.options].map((one) => one.value).join()) return;
+    const before = node.value;
+    fill(node, all.map((name) => h('option', { value: name }, name)));
+    if (all.includes(before)) node.value = before;
+    look();
+  }, 500);
+
+  async function look() {
+    if (!node.value || !state.about.mayChange) return;
+    try {
+      const said = await get(`node?name=${encodeURIComponent(node.value)}`);
+      const configs = said.migConfigs ?? [];
+      fill(config, configs.length === 0 && h('option', { value: '' }, 'this node has no MIG'), configs.map((name) => h('option', { value: name }, name)));
+      config.value = said.labels?.[label] ?? configs[0] ?? '';
+      config.disabled = byId('mig-cut').disabled = configs.length === 0;
+      fill(byId('node-resources'), Object.entries(said.resources ?? {}).map(([name, { all, used }]) => h('li', {}, h('span', { class: 'grow' }, name), `${used} of ${all} used`)));
+    } catch (error) {
+      fill(byId('node-resources'), h('li', {}, error.message));
+    }
+  }
+
+  node.addEventListener('change', look);
+  byId('mig-cut').addEventListener('click', () => act(() => post('label', { kind: 'Node', name: node.value, labels: { [label]: config.value } })).then(look));
+  state.on('fleet', names);
+  state.on('about', names);
+}

@@ -1,0 +1,168 @@
+//! What can be asked, for programs: an OpenAPI document made of the types themselves.
+
+use crate::backend::About;
+use crate::changes::{Delete, Label, Scale};
+use crate::failure::Failure;
+use crate::what_if::Asked;
+use carve_fleet_picture::{Changes, Picture, Summary};
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
+    serde_json::to_value(generator.subschema_for::<T>()).unwrap_or_default()
+}
+
+fn parameter(name: &str, schema: &Value, words: &str) -> Value {
+    json!({"name": name, "in": "query", "required": false, "description": words, "schema": schema})
+}
+
+/// What an answer is, beside what goes wrong.
+fn responses(schema: &Value, content: &str) -> Value {
+    let wrong = |words: &str| json!({"description": words, "content": {"application/json": {"schema": reference("Failure")}}});
+    json!({
+        "200": {"description": "the answer", "content": {content: {"schema": schema}}},
+        "400": wrong("something in the question can not be so"),
+        "401": wrong("a token is needed"),
+        "403": wrong("it is not allowed here"),
+        "404": wrong("there is no such thing"),
+        "409": wrong("somebody else has changed it"),
+        "413": {"description": "the body is too large"},
+        "415": wrong("the body is of another kind"),
+        "422": wrong("an object can not be so"),
+    })
+}
+
+fn look(summary: &str, parameters: Vec<Value>, schema: &Value, content: &str) -> Value {
+    json!({"get": {"summary": summary, "parameters": parameters, "responses": responses(schema, content)}})
+}
+
+fn act(summary: &str, body: &Value, content: &str, schema: &Value) -> Value {
+    json!({"post": {
+        "summary": summary,
+        "requestBody": {"required": true, "content": {content: {"schema": body}}},
+        "responses": responses(schema, "application/json"),
+    }})
+}
+
+/// The document.
+pub(crate) fn document() -> Value {
+    let settings = SchemaSettings::draft2020_12()
+        .with(|settings| settings.definitions_path = "/components/schemas".into());
+    let mut generator = settings.into_generator();
+    let text = json!({"type": "string"});
+    let whole = json!({"type": "integer"});
+    let any = json!({"type": "object"});
+    let said = json!({"type": "object", "properties": {"message": text}, "required": ["message"]});
+    let (about, picture, changes, summary) = (
+        of::<About>(&mut generator),
+        of::<Picture>(&mut generator),
+        of::<Changes>(&mut generator),
+        of::<Summary>(&mut generator),
+    );
+    let (what_if, scale, delete, label) = (
+        of::<Asked>(&mut generator),
+        of::<Scale>(&mut generator),
+        of::<Delete>(&mut generator),
+        of::<Label>(&mut generator),
+    );
+    of::<Failure>(&mut generator);
+    let numbered = json!({
+        "type": "object", "required": ["version", "picture"],
+        "properties": {"version": whole, "picture": picture},
+    });
+    let looks = json!({"type": "object", "required": ["looks"], "properties": {"looks": {"type": "array", "items": summary}}});
+    let by = json!({"type": "string", "enum": ["namespace", "workload", "node", "mechanism"]});
+    let since =
+        parameter("since", &text, "a window: 90m, 24h, 7d, today, or two moments with a comma between them");
+    let mut paths = Map::new();
+    let mut path = |name: &str, answer: Value| drop(paths.insert(name.to_owned(), answer));
+    let json_text = "application/json";
+    path("/api/v1/about", look("What this is", Vec::new(), &about, json_text));
+    let at = parameter("at", &whole, "seconds since 1970; the newest where it is left away");
+    path("/api/v1/picture", look("Every GPU as its slices", vec![at], &numbered, json_text));
+    let version = parameter(
+        "since",
+        &json!({"type": "integer", "minimum": 0}),
+        "the version of the picture that you have",
+    );
+    path(
+        "/api/v1/stream",
+        look(
+            "What changes, as server-sent events of this form",
+            vec![version],
+            &changes,
+            "text/event-stream",
+        ),
+    );
+    path("/api/v1/history", look("The last hours in a few numbers each", Vec::new(), &looks, json_text));
+    path("/api/v1/ledger", look("The books, machine by machine", vec![since.clone()], &any, json_text));
+    path(
+        "/api/v1/cost",
+        look("Who pays", vec![since.clone(), parameter("by", &by, "what rows are about")], &any, json_text),
+    );
+    let aggregate = parameter("aggregate", &text, "as OpenCost has it");
+    path(
+        "/allocation/compute",
+        look("Who pays, in the words of OpenCost", vec![since, aggregate], &any, json_text),
+    );
+    path("/api/v1/advice", look("What should be changed, with its evidence", Vec::new(), &any, json_text));
+    path("/api/v1/workloads", look("What makes pods", Vec::new(), &any, json_text));
+    path(
+        "/api/v1/node",
+        look(
+            "A node: its labels and what it could be",
+            vec![parameter("name", &text, "the node")],
+            &any,
+            json_text,
+        ),
+    );
+    path("/metrics", look("Series of what is used", Vec::new(), &text, "text/plain"));
+    path("/api/v1/what-if", act("The same workloads on other machines", &what_if, json_text, &any));
+    path("/api/v1/apply", act("Applies manifests: all of them, or none", &text, "application/yaml", &any));
+    path("/api/v1/scale", act("Makes it so many", &scale, json_text, &said));
+    path("/api/v1/delete", act("Deletes an object", &delete, json_text, &said));
+    path("/api/v1/label", act("Sets and takes away labels", &label, json_text, &said));
+    json!({
+        "openapi": "3.1.0",
+        "info": {"title": "carve", "version": env!("CARGO_PKG_VERSION"), "description": "What the dashboard asks. Whatever is wrong with a question is said with its field and a hint."},
+        "paths": paths,
+        "components": {
+            "schemas": generator.definitions(),
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::document;
+    use serde_json::Value;
+
+    fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+        match value {
+            Value::Object(fields) => {
+                found.extend(fields.get("$ref").and_then(Value::as_str));
+                fields.values().for_each(|inner| references(inner, found));
+            }
+            Value::Array(entries) => entries.iter().for_each(|inner| references(inner, found)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn everything_that_is_named_is_there() {
+        let document = document();
+        let mut found = Vec::new();
+        references(&document, &mut found);
+        assert!(found.len() > 10, "{found:?}");
+        for name in found {
+            let pointer = name.strip_prefix('#').expect("inside");
+            assert!(document.pointer(pointer).is_some(), "{name}");
+        }
+    }
+}

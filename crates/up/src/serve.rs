@@ -1,0 +1,197 @@
+//! The process: everything that runs in it, from its start to its end.
+
+use crate::demo;
+use crate::place::Place;
+use axum::Router;
+use carve_dashboard::{About, Access, Backend, Kind, Live, routes};
+use carve_economics::{Covered, LedgerDocument, Window};
+use carve_fleet_picture::Picture;
+use carve_local_cluster::{Books, Fleet, LocalCluster, Seen, StartError};
+use carve_object_api::ObjectApi;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+/// What was asked for.
+#[derive(Debug, Clone)]
+pub struct UpOptions {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Where it keeps what it has; nowhere without one.
+    pub place: Option<Place>,
+    /// The machines; those from the last time without them.
+    pub fleet: Option<Fleet>,
+    /// The machines where there are none from the last time.
+    pub usual: Fleet,
+    /// Whether it opens without anything on them.
+    pub empty: bool,
+    /// Whether the page may change something.
+    pub may_change: bool,
+    /// What whoever looks must know; needed where others than this machine's can ask.
+    pub token: Option<String>,
+}
+
+/// Why it does not run.
+#[derive(Debug, Error)]
+pub enum UpError {
+    /// Its cluster can not be made.
+    #[error(transparent)]
+    Cluster(#[from] StartError),
+    /// Its address is taken.
+    #[error("can not listen on {0}: {1}")]
+    Listen(SocketAddr, std::io::Error),
+    /// Its folder can not be used.
+    #[error("{0}: {1}")]
+    Place(String, std::io::Error),
+    /// It has ended by itself.
+    #[error("the server ended: {0}")]
+    Ended(std::io::Error),
+    /// Others could look without knowing anything.
+    #[error(
+        "{0} can be reached from other machines, and anybody there could look; give a token with --token-file"
+    )]
+    Open(SocketAddr),
+}
+
+/// One that listens, and is about to run.
+#[derive(Debug)]
+pub struct Up {
+    options: UpOptions,
+    cluster: LocalCluster,
+    listener: TcpListener,
+    address: SocketAddr,
+    token: String,
+    is_new: bool,
+}
+
+/// What the dashboard is in front of.
+struct Local {
+    about: About,
+    api: ObjectApi,
+    books: Books,
+    seen: Seen,
+}
+
+impl Backend for Local {
+    fn about(&self) -> About {
+        self.about.clone()
+    }
+
+    fn seen(&self) -> watch::Receiver<Arc<Picture>> {
+        self.seen.clone()
+    }
+
+    fn client(&self) -> kube::Client {
+        self.api.client()
+    }
+
+    fn ledgers(&self, window: Window) -> BoxFuture<'_, Result<Vec<LedgerDocument>, String>> {
+        async move { Ok(self.books.hours(window)) }.boxed()
+    }
+
+    fn covered(&self, window: Window) -> BoxFuture<'_, Result<Covered, String>> {
+        async move { Ok(self.books.covered(window)) }.boxed()
+    }
+}
+
+impl Up {
+    /// Takes the address and opens what is kept.
+    pub async fn start(options: UpOptions) -> Result<Self, UpError> {
+        if !options.listen.ip().is_loopback() && options.token.is_none() {
+            return Err(UpError::Open(options.listen));
+        }
+        let listener = TcpListener::bind(options.listen)
+            .await
+            .map_err(|error| UpError::Listen(options.listen, error))?;
+        let address = listener.local_addr().map_err(|error| UpError::Listen(options.listen, error))?;
+        let folder = options.place.as_ref().map(Place::folder);
+        let opened = LocalCluster::open(folder, options.fleet.as_ref());
+        let cluster = match opened {
+            Err(StartError::NoFleet(_)) => LocalCluster::open(folder, Some(&options.usual))?,
+            opened => opened?,
+        };
+        let wrong = |error| {
+            UpError::Place(folder.map(|folder| folder.display().to_string()).unwrap_or_default(), error)
+        };
+        let token = match &options.place {
+            Some(place) => place.token().map_err(wrong)?,
+            None => uuid::Uuid::new_v4().simple().to_string(),
+        };
+        let is_new = cluster.is_new();
+        Ok(Up { options, cluster, listener, address, token, is_new })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Machines and GPUs.
+    pub fn size(&self) -> (usize, usize) {
+        self.cluster.size()
+    }
+
+    fn access(&self) -> Access {
+        // By any name where a token is needed; on this machine alone only by its own names, whatever a name server says.
+        let hosts = match self.options.token {
+            Some(_) => Vec::new(),
+            None => {
+                let own = match self.address.ip() {
+                    IpAddr::V4(address) => address.to_string(),
+                    IpAddr::V6(address) => format!("[{address}]"),
+                };
+                vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "[::1]".to_owned(), own]
+            }
+        };
+        Access { token: self.options.token.clone(), may_change: self.options.may_change, hosts }
+    }
+
+    /// Runs until `stop` is done.
+    pub async fn run(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), UpError> {
+        let (api, books, seen) =
+            (self.cluster.api().clone(), self.cluster.books().clone(), self.cluster.seen());
+        let about = About {
+            name: "up".to_owned(),
+            kind: Kind::Simulated,
+            version: env!("CARGO_PKG_VERSION"),
+            may_change: self.options.may_change,
+            since: jiff::Timestamp::now().as_second(),
+        };
+        let backend = Arc::new(Local { about, api: api.clone(), books, seen: seen.clone() });
+        let live = Live::default();
+        // Objects are for those who know the token, on this machine too: other people may have accounts here. It stands in the path, because
+        // kubectl sends none in a header where there is no TLS.
+        let objects = Router::new().nest_service(&Place::objects_path(&self.token), api.routes());
+        let all = objects.merge(routes(backend, live.clone(), self.access()));
+        if let Some(place) = &self.options.place {
+            let wrong = |error| UpError::Place(place.folder().display().to_string(), error);
+            place.announce(self.address, &self.token).map_err(wrong)?;
+        }
+        let place = self.options.place.clone();
+        let (ending, ended) = watch::channel(false);
+        let stopped = move || {
+            let mut ended = ended.clone();
+            async move {
+                let _ = ended.wait_for(|ended| *ended).await;
+            }
+        };
+        let following = tokio::spawn(async move { live.follow(seen).await });
+        let demo = (!self.options.empty).then(|| tokio::spawn(demo::play(api, self.is_new)));
+        let running = tokio::spawn(self.cluster.run(stopped()));
+        let result = tokio::select! {
+            served = axum::serve(self.listener, all) => served.map_err(UpError::Ended),
+            () = stop => Ok(()),
+        };
+        // Streams never end by themselves, so nobody waits for those who listen; what was acknowledged is written.
+        demo.inspect(tokio::task::JoinHandle::abort);
+        following.abort();
+        let _ = ending.send(true);
+        let _ = running.await;
+        place.inspect(Place::retire);
+        result
+    }
+}
