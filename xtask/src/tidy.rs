@@ -53,6 +53,7 @@ const PURE: &[(&str, &[&str])] = &[
             "thiserror",
         ],
     ),
+    ("fleet-picture", &["schemars", "serde"]),
     ("formats", &["carve-gpu-model", "serde_json", "thiserror"]),
     ("gpu-host", &["carve-gpu-model", "serde", "serde-saphyr", "thiserror"]),
     (

@@ -80,7 +80,7 @@ async fn picture(State(door): State<Door>, Query(when): Query<When>) -> Result<R
     let hint = "seconds since 1970, as in ?at=1794880000";
     let at = at.parse::<i64>().map_err(|_| Failure::wrong("at", format!("'{at}' is no moment"), hint))?;
     let Some(found) = door.live.at(at) else {
-        let looks = door.live.looks();
+        let looks = door.live.looks(i64::MIN);
         let first = looks.first().map_or_else(
             || "nothing is kept yet".to_owned(),
             |look| format!("the first look that is kept is of {}", look.at),
@@ -124,8 +124,11 @@ async fn changes_stream(State(door): State<Door>, Query(asked): Query<Since>) ->
     Ok((headers, body).into_response())
 }
 
-async fn history(State(door): State<Door>) -> Response {
-    Json(json!({"looks": door.live.looks()})).into_response()
+async fn history(State(door): State<Door>, Query(asked): Query<Since>) -> Result<Response, Failure> {
+    let hint = "seconds since 1970";
+    let wrong = |text: &String| Failure::wrong("since", format!("'{text}' is no moment"), hint);
+    let since = asked.since.map(|text| text.parse::<i64>().map_err(|_| wrong(&text))).transpose()?;
+    Ok(Json(json!({"looks": door.live.looks(since.unwrap_or(i64::MIN))})).into_response())
 }
 
 impl From<WrongQuestion> for Failure {

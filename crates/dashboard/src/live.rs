@@ -89,8 +89,8 @@ impl Live {
             self.state().picture = Arc::clone(picture);
             return;
         }
-        let written =
-            serde_json::to_string(&Changes { version, at: picture.at, changes }).unwrap_or_default();
+        let changes = Changes { version, at: picture.at, changes, summary: picture.summary() };
+        let written = serde_json::to_string(&changes).unwrap_or_default();
         let frame: Frame =
             (version, Bytes::from(format!("event: changes\nid: {version}\ndata: {written}\n\n")));
         let mut state = self.state();
@@ -117,7 +117,9 @@ impl Live {
             }
             (state.version, Arc::clone(&state.picture))
         };
-        let text = Bytes::from(json!({"version": version, "picture": *picture}).to_string());
+        let text = Bytes::from(
+            json!({"version": version, "picture": *picture, "summary": picture.summary()}).to_string(),
+        );
         let mut state = self.state();
         if state.version == version {
             state.written = Some((version, text.clone()));
@@ -131,8 +133,8 @@ impl Live {
     }
 
     /// The last hours in a few numbers each.
-    pub(crate) fn looks(&self) -> Vec<Summary> {
-        self.state().history.summaries().copied().collect()
+    pub(crate) fn looks(&self, since: i64) -> Vec<Summary> {
+        self.state().history.summaries().filter(|look| look.at >= since).copied().collect()
     }
 
     /// What was missed since a version, and what comes from now on.

@@ -99,7 +99,9 @@ pub(crate) fn document() -> Value {
             "text/event-stream",
         ),
     );
-    path("/api/v1/history", look("The last hours in a few numbers each", Vec::new(), &looks, json_text));
+    let from =
+        parameter("since", &whole, "seconds since 1970; everything that is kept where it is left away");
+    path("/api/v1/history", look("The last hours in a few numbers each", vec![from], &looks, json_text));
     path("/api/v1/ledger", look("The books, machine by machine", vec![since.clone()], &any, json_text));
     path(
         "/api/v1/cost",

@@ -1,6 +1,6 @@
 //! What changes from one picture to the next, no larger than what has changed.
 
-use crate::{GpuPicture, Happening, NodePicture, Picture, Waiting};
+use crate::{GpuPicture, Happening, NodePicture, Picture, Summary, Waiting};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -33,6 +33,8 @@ pub struct Changes {
     pub at: i64,
     /// In any order: no two are about the same.
     pub changes: Vec<Change>,
+    /// The picture after them in a few numbers, so that everybody reckons alike.
+    pub summary: Summary,
 }
 
 /// The most of what has happened that a picture has.
