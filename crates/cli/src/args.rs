@@ -10,6 +10,7 @@ use crate::objects::{ApplyObjectsArgs, DeleteArgs, GetArgs, LabelArgs, ScaleArgs
 use crate::plan::args::PlanArgs as FleetPlanArgs;
 use crate::run::args::RunArgs;
 use crate::simulate::args::SimulateArgs;
+use crate::top::TopArgs;
 use crate::up::UpArgs;
 use crate::webhook::WebhookArgs;
 use carve_gpu_model::ProfileName;
@@ -46,6 +47,8 @@ pub(crate) struct MachineArgs {
 pub(crate) enum Verb {
     /// Run the whole thing on this machine: simulated machines, their objects, and a dashboard
     Up(UpArgs),
+    /// Show GPUs and their slices in the terminal: what was promised, and what is used
+    Top(TopArgs),
     /// List objects of carve up or of a cluster
     Get(GetArgs),
     /// Make objects what manifests say

@@ -27,6 +27,7 @@ mod run;
 mod service;
 mod simulate;
 mod table;
+mod top;
 mod up;
 mod validate;
 mod webhook;
@@ -56,6 +57,7 @@ pub fn main() -> ExitCode {
 fn answer(cli: &Cli) -> Outcome {
     match &cli.verb {
         Verb::Up(args) => up::up(&cli.machine, args),
+        Verb::Top(args) => top::top(&cli.machine, args),
         Verb::Get(args) => objects::get(&cli.machine, args),
         Verb::Apply(args) => objects::apply_objects(&cli.machine, args),
         Verb::Scale(args) => objects::scale_object(&cli.machine, args),

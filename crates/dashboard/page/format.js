@@ -1,7 +1,7 @@
 // Turns numbers into the words people read: dollars, memory, parts, durations and times of day.
 
-/** Cloud bills count 730 hours a month. */
-export const hoursPerMonth = 730;
+/** A month of 30 days, as in advice and what-if. */
+export const hoursPerMonth = 720;
 
 const whole = new Intl.NumberFormat('en-US', { maximumFractionDigits: 0 });
 const cents = new Intl.NumberFormat('en-US', { minimumFractionDigits: 2, maximumFractionDigits: 2 });

@@ -34,14 +34,14 @@ export function timeLine(state) {
 
   function bounds() {
     const to = Math.max(state.liveAt, looks.at(-1)?.at ?? 0);
-    const from = Math.min(looks[0]?.at ?? to - 60, to - 60);
+    const from = Math.min(looks[0]?.at ?? to - 60, to - step);
     return [Math.floor(from), Math.ceil(to)];
   }
 
   function draw() {
     const [from, to] = bounds();
     // The last step is "now", wherever that is; the first not before the first look.
-    slider.min = to - Math.floor((to - from) / step) * step;
+    slider.min = to - Math.floor((to - Math.max(from, looks[0]?.at ?? to)) / step) * step;
     slider.max = to;
     slider.step = step;
     slider.disabled = looks.length === 0;

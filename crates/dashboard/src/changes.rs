@@ -57,14 +57,16 @@ pub(crate) fn read<T: DeserializeOwned>(headers: &HeaderMap, body: &Bytes) -> Re
         let failure = Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("the body is '{kind}'"));
         return Err(failure.hint("send application/json"));
     }
-    serde_json::from_slice(body).map_err(|error| {
-        let words = error.to_string();
-        let field = words.split('`').nth(1).unwrap_or("body").to_owned();
-        Failure::wrong(
-            &field,
-            format!("the body does not read: {words}"),
-            "api/v1/openapi.json says what is expected",
-        )
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let (path, words) = (error.path().to_string(), error.inner().to_string());
+        // Of what is missing, or nobody knows, the name stands in the words.
+        let field = match path.as_str() {
+            "." => words.split('`').nth(1).unwrap_or("body").to_owned(),
+            path => path.to_owned(),
+        };
+        let hint = "api/v1/openapi.json says what is expected";
+        Failure::wrong(&field, format!("the body does not read: {words}"), hint)
     })
 }
 

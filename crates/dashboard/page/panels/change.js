@@ -29,8 +29,9 @@ export function changePanel(state, tabs) {
     try {
       const { items = [] } = await get('workloads');
       const said = JSON.stringify(items);
-      // Not while somebody is about to confirm: the row would vanish under the finger.
-      if (said === shown || list.querySelector('.confirm')) return;
+      // Not while somebody is about to confirm, or writes a number: the row would vanish under the finger.
+      const writing = document.activeElement?.matches?.('#workloads input') && document.activeElement.value !== document.activeElement.defaultValue;
+      if (said === shown || list.querySelector('.confirm') || writing) return;
       shown = said;
       const focused = document.activeElement?.dataset?.key;
       setText(byId('change-count'), plural(items.length, 'workload'));
@@ -45,9 +46,16 @@ export function changePanel(state, tabs) {
     const { kind, namespace, name, replicas } = item;
     const which = `${namespace}/${name}`;
     const scale = (n) => act(() => post('scale', { kind, namespace, name, replicas: n }));
+    const typed = async ({ target }) => {
+      const wanted = target.value.trim();
+      // What was sent is no longer being written, so the list may be drawn again.
+      target.defaultValue = wanted;
+      const done = /^\d+$/.test(wanted) && await scale(Number(wanted));
+      if (!done) target.defaultValue = target.value = replicas;
+    };
     const stepper = Number.isFinite(replicas) && h('span', { class: 'stepper', role: 'group', 'aria-label': `Replicas of ${name}` },
       h('button', { type: 'button', 'data-key': `${which} less`, 'aria-label': `One ${name} less`, disabled: replicas <= 0, onclick: () => scale(replicas - 1) }, '−'),
-      h('output', {}, String(replicas)),
+      h('input', { type: 'number', min: 0, value: replicas, 'data-key': `${which} many`, 'aria-label': `How many ${name}`, onchange: typed }),
       h('button', { type: 'button', 'data-key': `${which} more`, 'aria-label': `One ${name} more`, onclick: () => scale(replicas + 1) }, '+'));
     const end = h('span', { class: 'end' });
     const askDelete = () => {
@@ -74,7 +82,7 @@ export function changePanel(state, tabs) {
   });
   byId('apply').addEventListener('click', () => act(() => postYaml('apply', editor.value), (said) => (said.results ?? []).map((one) => `${one.object} ${one.outcome}`)));
 
-  migConfig(state, act);
+  migConfig(state, tabs, act);
   tabs.onShow('change', ask);
   const soon = calmly(ask, 2000);
   state.on('numbers', soon);
@@ -87,7 +95,7 @@ export function changePanel(state, tabs) {
 }
 
 /** The layout of a node's MIG GPUs, as a choice. */
-function migConfig(state, act) {
+function migConfig(state, tabs, act) {
   const node = byId('mig-node');
   const config = byId('mig-config');
   const label = 'nvidia.com/mig.config';
@@ -110,14 +118,28 @@ function migConfig(state, act) {
       fill(config, configs.length === 0 && h('option', { value: '' }, 'this node has no MIG'), configs.map((name) => h('option', { value: name }, name)));
       config.value = said.labels?.[label] ?? configs[0] ?? '';
       config.disabled = byId('mig-cut').disabled = configs.length === 0;
-      fill(byId('node-resources'), Object.entries(said.resources ?? {}).map(([name, { all, used }]) => h('li', {}, h('span', { class: 'grow' }, name), `${used} of ${all} used`)));
+      offers(said);
     } catch (error) {
       fill(byId('node-resources'), h('li', {}, error.message));
     }
   }
 
+  function offers({ resources = {} }) {
+    fill(byId('node-resources'), Object.entries(resources).map(([name, { all, used }]) => h('li', {}, h('span', { class: 'grow' }, name), Number.isFinite(used) ? `${used} of ${all} used` : String(all))));
+  }
+
+  /** What a node offers changes once it is cut; the layout chosen here stays as it is meanwhile. */
+  const again = calmly(async () => {
+    const name = node.value;
+    if (!name || !tabs.isShown('change') || !state.about.mayChange) return;
+    const said = await get(`node?name=${encodeURIComponent(name)}`).catch(() => null);
+    if (said && name === node.value) offers(said);
+  }, 2000);
+
   node.addEventListener('change', look);
   byId('mig-cut').addEventListener('click', () => act(() => post('label', { kind: 'Node', name: node.value, labels: { [label]: config.value } })).then(look));
   state.on('fleet', names);
   state.on('about', names);
+  state.on('numbers', again);
+  tabs.onShow('change', again);
 }
