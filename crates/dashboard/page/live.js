@@ -38,6 +38,8 @@ export class Live {
 
   async fetchPicture() {
     const { version, picture } = await get('picture');
+    // A picture asked for again may be another server's.
+    if (this.version !== null) this.onReturn?.();
     this.version = version;
     this.state.setPicture(picture);
     this.found();

@@ -18,7 +18,7 @@ export function timeLine(state) {
   // Where the reader moved the slider while the picture of then is still on its way.
   let wish = null;
 
-  async function refresh() {
+  async function load() {
     try {
       const last = looks.at(-1)?.at;
       const { looks: more = [] } = await get(last ? `history?since=${last}` : 'history');
@@ -29,6 +29,10 @@ export function timeLine(state) {
     } catch {
       // Without history there is only now; the line stays as it is.
     }
+  }
+
+  async function refresh() {
+    await load();
     setTimeout(refresh, pause);
   }
 
@@ -137,6 +141,15 @@ export function timeLine(state) {
     if (past && wish === null) slider.value = past.at;
     if (past) setText(byId('past-words'), `as it was at ${clockSeconds(past.at).replace(/:00$/, '')}`);
     say();
+  });
+  // A server that was started anew remembers only what it has seen itself.
+  let since = state.about.since;
+  state.on('about', () => {
+    if (since === state.about.since) return;
+    since = state.about.since;
+    looks = [];
+    if (state.past) backToNow();
+    load();
   });
   const redraw = calmly(draw, 2000);
   state.on('numbers', () => state.past || redraw());

@@ -63,12 +63,12 @@ fn shown(advice: &Advice) -> Value {
     }
     let changed = advice.workloads.iter().filter(|one| one.advised.change);
     items.extend(changed.map(|one| workload(one, advice)));
-    let note = match items.is_empty() {
-        true if advice.workloads.is_empty() => "no workload has a GPU yet".to_owned(),
-        true => advice.notes.first().cloned().unwrap_or_else(|| {
-            "nothing needs less than it has, or it was not watched for long enough".to_owned()
-        }),
-        false => String::new(),
+    let note = match (items.is_empty(), advice.workloads.is_empty()) {
+        (true, true) => "no workload has a GPU yet",
+        (true, false) => {
+            "no change that was seen to be safe would free a machine; watching longer may show more"
+        }
+        (false, _) => "",
     };
     json!({"at": now(), "items": items, "note": note, "notes": advice.notes, "savesPerMonth": dollars(money.saved_cents)})
 }

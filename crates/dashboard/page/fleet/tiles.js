@@ -59,7 +59,7 @@ function derive(tile, gpu, node) {
   tile.before = tile.parts;
   tile.parts = shares(gpu);
   tile.price = node.dollarsPerHour === undefined ? undefined : node.dollarsPerHour / node.gpus.length;
-  tile.tally = tallyGpu(gpu, tile.parts, tile.price, node.ready);
+  tile.tally = tallyGpu(gpu, tile.price, node.ready);
   tile.text = null;
 }
 

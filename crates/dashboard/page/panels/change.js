@@ -125,7 +125,7 @@ function migConfig(state, tabs, act) {
   }
 
   function offers({ resources = {} }) {
-    fill(byId('node-resources'), Object.entries(resources).map(([name, { all, used }]) => h('li', {}, h('span', { class: 'grow' }, name), Number.isFinite(used) ? `${used} of ${all} used` : String(all))));
+    fill(byId('node-resources'), Object.entries(resources).map(([name, { all, used }]) => h('li', {}, h('span', { class: 'grow' }, name), ' ', Number.isFinite(used) ? `${used} of ${all} used` : String(all))));
   }
 
   /** What a node offers changes once it is cut; the layout chosen here stays as it is meanwhile. */
