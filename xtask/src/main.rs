@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask tidy | test | ci | incumbents | cuda-symbols | limiter | dashboards | lab | fuzz`.
+//! The project's own tasks: `cargo xtask tidy | test | ci | incumbents | cuda-symbols | limiter | dashboards | page | lab | fuzz`.
 
 mod cuda_symbols;
 mod dashboards;
@@ -6,6 +6,7 @@ mod fuzz;
 mod incumbents;
 mod lab;
 mod limiter;
+mod page;
 mod run;
 mod test;
 mod tidy;
@@ -24,6 +25,7 @@ usage: cargo xtask TASK
   cuda-symbols compare the table of CUDA functions with NVIDIA's headers, and name what either lacks
   limiter      build the shared object that limits processes, and say where it is; and one for tests that end processes inside it
   dashboards   write monitoring/grafana anew
+  page         the dashboard's page in a real browser, in front of carve up
   lab VERB     a real Kubernetes: up [--kubernetes 1.36|1.35] [--nodes N] [--feature-gates A=true,…], fleet N, down, status, exec CMD…, kubeconfig, logs [COMPONENT],
                figures (what the agent costs beside NVIDIA's programs)
   fuzz [RUNS]  run every fuzz target for a number of cases (50000 unless told)
@@ -49,6 +51,7 @@ fn task(arguments: Vec<String>) -> Result<()> {
         ["cuda-symbols"] => cuda_symbols::check(),
         ["limiter"] => limiter::build_both().map(|path| println!("{}", path.display())),
         ["dashboards"] => dashboards::write(),
+        ["page"] => page::page(),
         ["lab", ref words @ ..] => lab::lab(words),
         ["lab-services", folder] => carve_lab::services(Path::new(folder)),
         ["lab-node", folder, number] => carve_lab::inside_node(Path::new(folder), number.parse()?),

@@ -2,8 +2,10 @@
 
 use crate::advise::args::AdviseArgs;
 use crate::agent::args::AgentArgs;
+use crate::completion::CompletionArgs;
 use crate::controller::ControllerArgs;
 use crate::cost::args::CostArgs;
+use crate::doctor::DoctorArgs;
 use crate::explain::ExplainVerb;
 use crate::karpenter::KarpenterVerb;
 use crate::objects::{ApplyObjectsArgs, DeleteArgs, GetArgs, LabelArgs, ScaleArgs};
@@ -77,6 +79,8 @@ pub(crate) enum Verb {
     Run(RunArgs),
     /// Check configuration files of the device plugin and of mig-parted; bring Karpenter's old ones up to date
     Validate(ValidateArgs),
+    /// Say what keeps GPUs of this machine from being shared: driver, permissions, runtime, kubelet, known weaknesses; and what to do
+    Doctor(DoctorArgs),
     /// Print what dynamic resource allocation needs beside the agent
     #[command(subcommand)]
     Dra(DraVerb),
@@ -91,6 +95,8 @@ pub(crate) enum Verb {
     Simulate(Box<SimulateArgs>),
     /// Answer the API server: refuse claims with configs that could never be served
     Webhook(WebhookArgs),
+    /// Print what a shell needs to complete commands
+    Completion(CompletionArgs),
     /// Called by container runtimes when a container with a GPU starts
     #[command(hide = true)]
     CdiHook(PassedOn),

@@ -8,8 +8,10 @@ mod agents;
 mod args;
 mod asked_of;
 mod called;
+mod completion;
 mod controller;
 mod cost;
+mod doctor;
 mod dra;
 mod explain;
 mod failure;
@@ -70,6 +72,7 @@ fn answer(cli: &Cli) -> Outcome {
         Verb::Cost(args) => cost::answer(&cli.machine, args),
         Verb::Validate(args) => validate::validate(args),
         Verb::Run(args) => run::run(&cli.machine, args),
+        Verb::Doctor(args) => doctor::doctor(&cli.machine, args),
         Verb::Dra(verb) => dra::dra(verb),
         Verb::Karpenter(verb) => karpenter::karpenter(verb),
         Verb::Explain(verb) => explain::explain(&cli.machine, verb),
@@ -77,6 +80,7 @@ fn answer(cli: &Cli) -> Outcome {
         Verb::Simulate(args) => simulate::simulate(args),
         Verb::Controller(args) => controller::controller(args),
         Verb::Webhook(args) => webhook::webhook(args),
+        Verb::Completion(args) => completion::completion(args),
         Verb::CdiHook(passed) => called::cdi_hook(&passed.words),
         Verb::CudaProbe(passed) => called::cuda_probe(&passed.words),
     }

@@ -53,14 +53,19 @@ export function timeLine(state) {
     const width = Math.max(100, chart.clientWidth);
     const high = chart.clientHeight || 60;
     const points = thin(looks, Math.min(400, Math.floor(width / 3)));
+    // Until the next look, all is as it was at the last one.
+    if (points.length && points.at(-1).at < to) points.push({ ...points.at(-1), at: to });
     const paths = areas(points, from, to, width, high);
     fill(chart, svg('svg', { viewBox: `0 0 ${width} ${high}`, preserveAspectRatio: 'none', 'aria-hidden': 'true' },
       svg('defs', {}, svg('pattern', { id: 'chart-hatch', width: 6, height: 6, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)' }, svg('line', { x1: 0, y1: 0, x2: 0, y2: 6 }))),
       paths.map((d, i) => svg('path', { d, class: `area ${kinds[i]}` })),
       warnings(from, to, width)));
     const times = ticks(from, to, Math.max(2, width / 110));
-    fill(byId('axis'), times.filter((at) => at - from > 0.015 * (to - from) && to - at > 0.015 * (to - from)).map((at) => {
-      const label = h('span', {}, clock(at));
+    const written = times[1] - times[0] < 60 ? clockSeconds : clock;
+    // A label stands around its time, and must not be cut off at the edges.
+    const edge = (30 / width) * (to - from);
+    fill(byId('axis'), times.filter((at) => at - from > edge && to - at > edge).map((at) => {
+      const label = h('span', {}, written(at));
       label.style.left = `${(100 * (at - from)) / (to - from)}%`;
       return label;
     }));

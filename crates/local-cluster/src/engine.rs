@@ -4,7 +4,7 @@ use crate::books::Books;
 use crate::fleet::{Fleet, FleetError, MachineSpec};
 use crate::happening::{Teller, seen};
 use crate::machine::Machine;
-use crate::nodes::{self, NodeView, views};
+use crate::nodes::{self, NodeView, Views};
 use crate::objects::{is_ending, is_over, moment, name_of, namespace_of, text, uid_of, workload_of};
 use crate::placing::{Placing, waits};
 use crate::tenant::{Stage, Tenant};
@@ -49,6 +49,7 @@ pub(crate) struct Engine {
     machines: BTreeMap<String, Machine>,
     placing: Placing,
     workloads: Workloads,
+    views: Views,
     books: Books,
     /// Machines whose Node may not be true any more.
     dirty: BTreeSet<String>,
@@ -91,6 +92,7 @@ impl Engine {
             teller: Teller::default(),
             placing: Placing::default(),
             workloads: Workloads::default(),
+            views: Views::default(),
             looked: 0,
             saved: 0,
             picture: Picture::default(),
@@ -144,7 +146,7 @@ impl Engine {
     /// One round. Returns how many milliseconds it may take until the next one where nobody writes anything.
     pub(crate) async fn step(&mut self, now: i64) -> u64 {
         self.workloads.look(&self.api, &self.teller).await;
-        let views = views(&self.api);
+        let views = self.views.look(&self.api);
         // Configurations first: whoever was there before a restart has devices under the names of theirs.
         self.follow_nodes(&views, now);
         let pods = self.api.list(kind("pods"), None);
@@ -332,23 +334,22 @@ impl Engine {
     /// Draws the picture.
     fn draw(&mut self, now: i64) {
         self.picture.at = now / 1000;
-        let books = &self.books;
-        self.picture.nodes = self
-            .machines
-            .iter()
-            .map(|(name, machine)| {
-                let node = NodePicture {
-                    kind: machine.spec.kind.clone(),
-                    ready: true,
-                    why: machine.wrong.clone().unwrap_or_default(),
-                    dollars_per_hour: books
-                        .price(&machine.spec.kind)
-                        .map(|price| price.per_hour.micros() as f64 / 1e6),
-                    gpus: machine.picture(),
-                };
-                (name.clone(), node)
-            })
-            .collect();
+        self.picture.nodes.retain(|name, _| self.machines.contains_key(name));
+        for (name, machine) in &mut self.machines {
+            // Most of a large fleet is as it was a moment ago.
+            if !machine.has_changed() && self.picture.nodes.contains_key(name) {
+                continue;
+            }
+            let price = self.books.price(&machine.spec.kind);
+            let node = NodePicture {
+                kind: machine.spec.kind.clone(),
+                ready: true,
+                why: machine.wrong.clone().unwrap_or_default(),
+                dollars_per_hour: price.map(|price| price.per_hour.micros() as f64 / 1e6),
+                gpus: machine.picture(),
+            };
+            self.picture.nodes.insert(name.clone(), node);
+        }
         let pods = self.api.list(kind("pods"), None);
         let waiting = pods.iter().filter(|pod| waits(pod));
         self.picture.waiting = waiting

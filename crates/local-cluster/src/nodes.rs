@@ -12,6 +12,7 @@ use carve_slicing::{LabelFacts, LabelOptions, labels};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::sync::Arc;
 
 /// What placing and machines read of a Node.
 #[derive(Debug, Clone)]
@@ -165,8 +166,26 @@ pub(crate) fn keep(api: &ObjectApi, machine: &Machine, number: usize) {
     }
 }
 
-/// The Nodes by name.
-pub(crate) fn views(api: &ObjectApi) -> BTreeMap<String, NodeView> {
-    let nodes = api.list(kind("nodes"), None);
-    nodes.iter().map(|node| (name_of(node).to_owned(), NodeView::of(node))).collect()
+/// The Nodes by name, each read once for as long as nobody changes it.
+#[derive(Debug, Default)]
+pub(crate) struct Views {
+    read: BTreeMap<String, (Arc<Value>, NodeView)>,
+}
+
+impl Views {
+    /// As they are now.
+    pub(crate) fn look(&mut self, api: &ObjectApi) -> BTreeMap<String, NodeView> {
+        let nodes = api.list(kind("nodes"), None);
+        let mut now = BTreeMap::new();
+        for node in nodes {
+            let name = name_of(&node).to_owned();
+            let view = match self.read.remove(&name) {
+                Some((same, view)) if Arc::ptr_eq(&same, &node) => view,
+                _ => NodeView::of(&node),
+            };
+            now.insert(name, (node, view));
+        }
+        self.read = now;
+        self.read.iter().map(|(name, (_, view))| (name.clone(), view.clone())).collect()
+    }
 }

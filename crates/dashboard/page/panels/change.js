@@ -99,6 +99,7 @@ function migConfig(state, tabs, act) {
   const node = byId('mig-node');
   const config = byId('mig-config');
   const label = 'nvidia.com/mig.config';
+  let chosen = 0;
 
   const names = calmly(() => {
     const cuttable = (name) => state.fleet.nodes.get(name).tiles.some(({ gpu }) => gpu.slots);
@@ -112,11 +113,14 @@ function migConfig(state, tabs, act) {
 
   async function look() {
     if (!node.value || !state.about.mayChange) return;
+    const before = chosen;
     try {
       const said = await get(`node?name=${encodeURIComponent(node.value)}`);
       const configs = said.migConfigs ?? [];
+      // What the reader chose while the answer was on its way stays chosen.
+      const kept = chosen === before ? null : config.value;
       fill(config, configs.length === 0 && h('option', { value: '' }, 'this node has no MIG'), configs.map((name) => h('option', { value: name }, name)));
-      config.value = said.labels?.[label] ?? configs[0] ?? '';
+      config.value = (configs.includes(kept) ? kept : said.labels?.[label]) ?? configs[0] ?? '';
       config.disabled = byId('mig-cut').disabled = configs.length === 0;
       offers(said);
     } catch (error) {
@@ -137,9 +141,11 @@ function migConfig(state, tabs, act) {
   }, 2000);
 
   node.addEventListener('change', look);
+  config.addEventListener('change', () => { chosen++; });
   byId('mig-cut').addEventListener('click', () => act(() => post('label', { kind: 'Node', name: node.value, labels: { [label]: config.value } })).then(look));
   state.on('fleet', names);
   state.on('about', names);
-  state.on('numbers', again);
   tabs.onShow('change', again);
+  // A node says what it offers a little after its GPUs are cut, and then nothing more may happen.
+  setInterval(() => document.hidden || again(), 2000);
 }

@@ -74,6 +74,7 @@ impl Machine {
         self.asked = Some((name.to_owned(), Told::Pending));
         let capable =
             states.iter().filter(|state| state.mode.is_some()).map(|state| state.gpu.uuid.0.clone());
+        self.changed = true;
         self.cutting = Some(Cutting {
             gpus: capable.collect(),
             until: now + TAKES,
@@ -99,6 +100,7 @@ impl Machine {
                     Some(OrderReport { generation, state: OrderState::Pending, message: String::new() });
                 self.cutting =
                     Some(Cutting { gpus, until: now + TAKES, what: What::Order { generation, plan } });
+                self.changed = true;
             }
             Err(message) => {
                 self.order = Some(OrderReport { generation, state: OrderState::Failed, message });

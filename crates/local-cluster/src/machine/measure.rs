@@ -105,6 +105,10 @@ impl Machine {
 
     /// Looks what programs do now.
     pub(crate) fn measure(&mut self, now: i64) {
+        if self.tenants.is_empty() {
+            return;
+        }
+        self.changed = true;
         let mut units: BTreeMap<PartId, Vec<(String, usize, Promise)>> = BTreeMap::new();
         for (uid, tenant) in &self.tenants {
             for (place, held) in tenant.held.iter().enumerate() {

@@ -43,6 +43,8 @@ pub(crate) struct Machine {
     pub(crate) order: Option<OrderReport>,
     /// The config that a label asks for, and what became of it.
     pub(crate) asked: Option<(String, Told)>,
+    /// Whether it looks otherwise than when it was drawn last.
+    changed: bool,
 }
 
 /// How it comes: MIG devices by their own names, and containers learn of devices by CDI.
@@ -97,7 +99,13 @@ impl Machine {
             cutting: None,
             order: None,
             asked: None,
+            changed: true,
         })
+    }
+
+    /// Whether it looks otherwise than when this was asked last.
+    pub(crate) fn has_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
     }
 
     /// How its GPUs are offered.
@@ -115,7 +123,7 @@ impl Machine {
         if self.config.as_deref() == config {
             return false;
         }
-        self.config = config.map(str::to_owned);
+        (self.config, self.changed) = (config.map(str::to_owned), true);
         match read_config(config.unwrap_or(CONFIG)) {
             Ok(settings) => {
                 self.wrong = None;
@@ -129,6 +137,7 @@ impl Machine {
 
     /// Reads the GPUs anew.
     pub(crate) fn look(&mut self) {
+        self.changed = true;
         if let Ok(gpus) = NodeGpus::read(&self.host, &MigMinors::default()) {
             self.gpus = gpus.remembering(&self.gpus);
         }
@@ -255,6 +264,7 @@ impl Machine {
 
     /// A pod has come.
     pub(crate) fn take_in(&mut self, mut tenant: Tenant) {
+        self.changed = true;
         let pid = self.next_pid;
         self.next_pid += 1;
         for held in &mut tenant.held {
@@ -277,6 +287,7 @@ impl Machine {
 
     /// A pod is gone.
     pub(crate) fn let_go(&mut self, uid: &str) -> Option<Tenant> {
+        self.changed = true;
         if let Some(pid) = self.pids.remove(uid) {
             self.host.end_process(pid);
         }
