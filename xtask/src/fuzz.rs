@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// Cases per target in the test command: enough to find a careless index, few enough to wait for.
-pub(crate) const RUNS: u64 = 50_000;
+pub(crate) const RUNS: u64 = 10_000;
 
 /// Pinned, so that a test run does not change by itself.
 const CARGO_FUZZ: &str = "0.13.2";

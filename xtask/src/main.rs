@@ -28,7 +28,7 @@ usage: cargo xtask TASK
   page         the dashboard's page in a real browser, in front of carve up
   lab VERB     a real Kubernetes: up [--kubernetes 1.36|1.35] [--nodes N] [--feature-gates A=true,…], fleet N, down, status, exec CMD…, kubeconfig, logs [COMPONENT],
                figures (what the agent costs beside NVIDIA's programs)
-  fuzz [RUNS]  run every fuzz target for a number of cases (50000 unless told)
+  fuzz [RUNS]  run every fuzz target for a number of cases (10000 unless told)
 ";
 
 fn main() -> ExitCode {
