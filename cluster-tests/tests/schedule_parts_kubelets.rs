@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 const MACHINE: &str = "a100-80gb:2";
-/// Fewer than on nodes without kubelets, where `schedule_parts_chaos` kills fifty times: containers take their time to start.
-const KILLS: usize = 20;
+const KILLS: usize = 50;
 /// More than fit: some wait at any time.
 const PODS: usize = 14;
 
