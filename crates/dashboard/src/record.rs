@@ -7,8 +7,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often it is looked.
-const STEP: Duration = Duration::from_secs(5);
+/// How often it is looked, as agents do: whoever asks every two seconds must find something new each time.
+const STEP: Duration = Duration::from_secs(1);
+/// Of so many looks one is kept.
+const KEEP: u64 = 5;
 /// Looks that are kept: an hour.
 const KEPT: usize = 720;
 
@@ -28,6 +30,8 @@ struct Whose {
 struct Seen {
     /// Seconds of the part so far.
     seconds: f64,
+    /// Bytes now.
+    memory: f64,
     /// Milliseconds since 1970, seconds so far, bytes.
     points: VecDeque<(i64, f64, f64)>,
 }
@@ -66,17 +70,18 @@ impl Record {
         let record = Arc::downgrade(&self.0);
         tokio::spawn(async move {
             let mut tick = tokio::time::interval(STEP);
-            loop {
+            for number in 0_u64.. {
                 tick.tick().await;
                 let Some(record) = record.upgrade() else { return };
                 let now = crate::api::now() * 1000;
-                Record(record).look(&live.picture(), now, STEP.as_secs_f64());
+                let kept = number.is_multiple_of(KEEP).then_some(now);
+                Record(record).look(&live.picture(), kept, STEP.as_secs_f64());
             }
         });
     }
 
-    /// Writes down what is used now, for so many seconds.
-    fn look(&self, picture: &Picture, now: i64, seconds: f64) {
+    /// Counts what is used now, for so many seconds, and keeps it as of a moment where one is given.
+    fn look(&self, picture: &Picture, kept: Option<i64>, seconds: f64) {
         let mut all = self.all();
         let mut there = std::collections::BTreeSet::new();
         for (node, pictured) in &picture.nodes {
@@ -100,7 +105,8 @@ impl Record {
                     };
                     let seen = all.entry(whose.clone()).or_default();
                     seen.seconds += part.min(1.0) * seconds;
-                    seen.points.push_back((now, seen.seconds, (slice.memory_used << 20) as f64));
+                    seen.memory = (slice.memory_used << 20) as f64;
+                    seen.points.extend(kept.map(|now| (now, seen.seconds, seen.memory)));
                     while seen.points.len() > KEPT {
                         seen.points.pop_front();
                     }
@@ -156,11 +162,7 @@ impl Record {
             all.iter().map(|(whose, seen)| (Self::labels(whose), value(seen))).collect()
         };
         told("carve_container_gpu_seconds_total", "counter", &lines(|seen| seen.seconds));
-        told(
-            "carve_container_memory_used_bytes",
-            "gauge",
-            &lines(|seen| seen.points.back().map_or(0.0, |point| point.2)),
-        );
+        told("carve_container_memory_used_bytes", "gauge", &lines(|seen| seen.memory));
         let sum = picture.summary();
         let none = BTreeMap::new;
         told("carve_fleet_gpus", "gauge", &[(none(), sum.gpus as f64)]);
@@ -191,7 +193,7 @@ mod tests {
         let picture = Picture { nodes: [("n".to_owned(), node)].into(), ..Picture::default() };
         let record = Record::default();
         for look in 1..=4 {
-            record.look(&picture, look * 5_000, 5.0);
+            record.look(&picture, Some(look * 5_000), 5.0);
         }
         let series = record.series();
         assert_eq!(
@@ -199,9 +201,12 @@ mod tests {
             [2.5, 5.0, 7.5, 10.0]
         );
         assert_eq!(series[1].points.last().map(|point| point.value), Some(10_485_760.0));
+        // A look that is not kept counts all the same.
+        record.look(&picture, None, 1.0);
+        assert_eq!(record.series()[0].points.len(), 4);
         let page = record.page(&picture);
-        assert!(page.contains("pod=\"a\"") && page.contains("} 10\n"), "{page}");
-        record.look(&Picture::default(), 25_000, 5.0);
+        assert!(page.contains("pod=\"a\"") && page.contains("} 10.5\n"), "{page}");
+        record.look(&Picture::default(), None, 5.0);
         assert!(record.series().is_empty(), "who is gone has no series");
     }
 }
