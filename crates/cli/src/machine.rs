@@ -68,6 +68,19 @@ pub(crate) fn open_for_programs(args: &MachineArgs) -> Result<Chosen, Failure> {
         .map_err(|error| not_usable(&error))
 }
 
+/// The driver of this machine, if there is one.
+pub(crate) fn driver(args: &MachineArgs) -> Result<Option<Nvml>, Failure> {
+    let library = args.nvml.clone();
+    match (Nvml::open(library.as_deref()), library) {
+        (Ok(nvml), _) => Ok(Some(nvml)),
+        (Err(OpenError::LibraryNotFound { .. }), None) => match mounted_library() {
+            Some(library) => Nvml::open(Some(&library)).map(Some).map_err(|error| not_usable(&error)),
+            None => Ok(None),
+        },
+        (Err(error), _) => Err(not_usable(&error)),
+    }
+}
+
 /// Opens the machine for the agent, which runs unattended: nothing is simulated unless that was asked for.
 pub(crate) fn open_for_agent(
     args: &MachineArgs,

@@ -6,7 +6,8 @@ mod choice;
 mod context;
 mod mps;
 mod overhead;
-mod place;
+pub(crate) mod place;
+mod slice;
 
 use crate::args::MachineArgs;
 use crate::failure::{Failure, Outcome};
@@ -32,19 +33,50 @@ pub(crate) fn run(machine: &MachineArgs, args: &RunArgs) -> Outcome {
         found => Some(found?),
     };
     let chosen = machine::open_for_programs(machine)?;
-    let parts = choice::parts(&chosen, args.gpu.as_deref())?;
-    let status = match library {
+    let left = || most_left(&chosen, &choice::parts(&chosen, args.gpu.as_deref())?, args);
+    let slice = slice::take(machine, args, left)?;
+    let own = slice.as_ref().map(|slice| slice.narrow(args));
+    let ended = started(&chosen, own.as_ref().unwrap_or(args), over_mps, library.as_deref());
+    if let Some(slice) = slice {
+        slice.give_back();
+    }
+    code(ended?)
+}
+
+/// Runs the command with what it got.
+fn started(
+    chosen: &Chosen,
+    args: &RunArgs,
+    over_mps: bool,
+    library: Option<&Path>,
+) -> Result<ExitStatus, Failure> {
+    let parts = choice::parts(chosen, args.gpu.as_deref())?;
+    match library {
         None => {
             let (part, limits) = choose(&parts, args, |_| Ok(Vec::new()), |_, limits| Ok(limits))?;
             start_line(args, "MPS", &part, &limits);
             let mut environment = mps::environment(&limits);
             environment.push(mps::memory(&limits));
             environment.push(("CUDA_VISIBLE_DEVICES", part.uuid.into()));
-            child::run(&args.command, &environment, || Duration::from_secs(3_600))?
+            child::run(&args.command, &environment, || Duration::from_secs(3_600))
         }
-        Some(library) => counted(&chosen, args, over_mps, &parts, &library)?,
+        Some(library) => counted(chosen, args, over_mps, &parts, library),
+    }
+}
+
+/// Bytes of memory of the part of which most is left.
+fn most_left(chosen: &Chosen, parts: &[Part], args: &RunArgs) -> Result<u64, Failure> {
+    let runs = Runs::open(&place::root(args.run_dir.as_deref())?).map_err(|error| Failure::of(&error))?;
+    let entry = runs.enter().map_err(|error| Failure::of(&error))?;
+    let left = |part: &Part| {
+        let taken = entry.taken(&part.uuid).unwrap_or_default();
+        // The driver keeps some of a whole GPU for itself.
+        let reserved =
+            part.gpu.and_then(|gpu| chosen.host.memory(gpu).ok()).map_or(0, |memory| memory.reserved.0);
+        let all = part.memory.saturating_sub(reserved);
+        taken.iter().fold(all, |left, limits| left.saturating_sub(limits.memory))
     };
-    code(status)
+    Ok(parts.iter().map(left).max().unwrap_or(0))
 }
 
 /// Runs the command with the limiter, which holds it to its share or counts what it uses where MPS does.
@@ -55,7 +87,7 @@ fn counted(
     parts: &[Part],
     library: &Path,
 ) -> Result<ExitStatus, Failure> {
-    let runs = Runs::open(&place::root(args)?).map_err(|error| Failure::of(&error))?;
+    let runs = Runs::open(&place::root(args.run_dir.as_deref())?).map_err(|error| Failure::of(&error))?;
     let entry = runs.enter().map_err(|error| Failure::of(&error))?;
     // Measured while nobody else can start, who would take memory meanwhile.
     let contain = |part: &Part, limits: Limits| {

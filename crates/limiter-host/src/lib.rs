@@ -23,5 +23,5 @@ pub use carve_limiter_abi::{Limits, Owner, Trouble, Turn, Usage};
 pub use contexts::Contexts;
 pub use keeper::{Keeper, monotonic};
 pub use overhead::Overhead;
-pub use runs::{Arbiter, Entry, LIBRARY, Run, RunError, Runs};
+pub use runs::{Arbiter, Entry, LIBRARY, Run, RunError, Runs, SeenRun};
 pub use share::{Counters, Share, ShareError, Snapshot};

@@ -12,7 +12,7 @@
 
 use crate::contexts::Contexts;
 use crate::keeper::Keeper;
-use crate::share::{Share, ShareError};
+use crate::share::{Counters, Share, ShareError};
 use carve_limiter_abi::Limits;
 use rustix::io::FdFlags;
 use std::fs::{self, File};
@@ -98,6 +98,23 @@ impl Runs {
         Ok(folders)
     }
 
+    /// Every command that lives and has a share, for those who look on. What is just being made or going away is not among them.
+    pub fn seen(&self) -> Result<Vec<SeenRun>, RunError> {
+        let mut seen = Vec::new();
+        for folder in self.folders()? {
+            let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            let pid = name.split('-').next().and_then(|pid| pid.parse().ok());
+            let (Some(pid), true) = (pid, is_alive(&folder)) else { continue };
+            let parts = fs::read_dir(folder.join("limits")).into_iter().flatten().flatten();
+            for uuid in parts.map(|part| part.file_name().to_string_lossy().into_owned()) {
+                let Ok(share) = Share::open(&folder, &uuid, NAME) else { continue };
+                let counters = share.counters().unwrap_or_default();
+                seen.push(SeenRun { pid, uuid, limits: *share.limits(), counters });
+            }
+        }
+        Ok(seen)
+    }
+
     /// What contexts take of GPUs under a driver, as far as commands have measured it.
     pub fn contexts(&self, driver: &str) -> Contexts {
         Contexts::new(&self.root, driver)
@@ -108,6 +125,19 @@ impl Runs {
         let keeper = Keeper::default();
         Arbiter { runs: self.clone(), uuid: uuid.to_owned(), lock: None, keeper, round: None }
     }
+}
+
+/// A command that lives, as those see it who look on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenRun {
+    /// The `carve run` that took its share, which may be gone while what it started lives.
+    pub pid: u32,
+    /// The part of which it has a share.
+    pub uuid: String,
+    /// Its share.
+    pub limits: Limits,
+    /// What it has used.
+    pub counters: Counters,
 }
 
 /// Whether a command or anything it started lives. One that is just being made is locked before it has its name.
@@ -262,6 +292,10 @@ mod tests {
         assert_eq!(entry.taken(UUID).expect("what is taken"), [limits(3_000)]);
         assert_eq!(entry.taken("GPU-another").expect("what is taken"), []);
         let second = entry.take(&library, UUID, &limits(5_000)).expect("a share");
+        let seen = runs.seen().expect("who lives");
+        let of = |run: &super::SeenRun| (run.pid, run.uuid.clone(), run.limits.compute);
+        let mine = |compute| (std::process::id(), UUID.to_owned(), compute);
+        assert_eq!(seen.iter().map(of).collect::<Vec<_>>(), [mine(3_000), mine(5_000)]);
         // One gives turns to both, and the other takes over.
         let (mut one, mut other) = (runs.arbiter(UUID), runs.arbiter(UUID));
         one.look();
@@ -275,6 +309,7 @@ mod tests {
         assert!(other.is_in_charge());
         assert_eq!(turn(&second).period, 0);
         assert!(!second.end());
+        assert_eq!(runs.seen().expect("who lives"), []);
         drop(runs.enter().expect("entry"));
         let folders = std::fs::read_dir(&root).expect("the folder").filter_map(Result::ok);
         assert_eq!(folders.filter(|entry| entry.path().is_dir()).count(), 0);

@@ -3,16 +3,18 @@
 use crate::books::Books;
 use crate::fleet::{Fleet, FleetError, MachineSpec};
 use crate::happening::{Teller, seen};
+use crate::here::Here;
+use crate::life;
 use crate::machine::Machine;
 use crate::nodes::{self, NodeView, Views};
-use crate::objects::{is_ending, is_over, moment, name_of, namespace_of, text, uid_of, workload_of};
+use crate::objects::{is_ending, is_over, name_of, namespace_of, text, uid_of, workload_of};
 use crate::placing::{Placing, waits};
 use crate::tenant::{Stage, Tenant};
 use crate::workloads::{Workloads, kind};
 use carve_economics::Millis;
 use carve_fleet_picture::{Happening, NodePicture, Picture, Tone, Waiting};
 use carve_gpu_host::SimulatedState;
-use carve_object_api::{ObjectApi, set_condition};
+use carve_object_api::ObjectApi;
 use carve_object_store::{Act, Key, Resource};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -21,8 +23,6 @@ use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How long a container has to end, in milliseconds; nobody waits for a simulated one.
-const ENDS: i64 = 400;
 /// How often what is used is looked at.
 const LOOK: i64 = 1_000;
 
@@ -39,6 +39,17 @@ fn kept_resource() -> Resource {
 
 fn kept_key(name: &str) -> Key {
     Key { resource: kept_resource(), namespace: String::new(), name: name.to_owned() }
+}
+
+/// Which machines there are.
+#[derive(Debug)]
+pub enum Machines<'a> {
+    /// Those that were there before.
+    Kept,
+    /// Simulated ones.
+    Fleet(&'a Fleet),
+    /// This one.
+    Here(Box<Here>),
 }
 
 /// Everything that the loop owns.
@@ -61,11 +72,11 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// With the machines that were there before, or those of a fleet.
+    /// With this machine, those of a fleet, or those that were there before.
     pub(crate) fn new(
         api: ObjectApi,
         books: Books,
-        fleet: Option<&Fleet>,
+        machines: Machines<'_>,
         folder: &Path,
     ) -> Result<Self, FleetError> {
         let mut known: BTreeMap<String, Kept> = BTreeMap::new();
@@ -75,12 +86,16 @@ impl Engine {
                 Err(error) => tracing::warn!(%error, "a machine does not read, and begins anew"),
             }
         }
-        let specs: Vec<MachineSpec> = match fleet {
-            Some(fleet) => fleet.machines.clone(),
-            None => known.values().map(|kept| kept.spec.clone()).collect(),
-        };
         let folder = folder.join("machines");
+        let (specs, here): (Vec<MachineSpec>, Option<Here>) = match machines {
+            Machines::Fleet(fleet) => (fleet.machines.clone(), None),
+            Machines::Kept => (known.values().map(|kept| kept.spec.clone()).collect(), None),
+            Machines::Here(here) => (Vec::new(), Some(*here)),
+        };
         let mut machines = BTreeMap::new();
+        if let Some(here) = here {
+            machines.insert(here.name.clone(), Machine::here(here, &folder)?);
+        }
         for spec in specs {
             let state =
                 known.remove(&spec.name).filter(|kept| kept.spec.kind == spec.kind).map(|kept| kept.state);
@@ -131,7 +146,8 @@ impl Engine {
     /// Keeps what the GPUs of a machine are cut into.
     fn keep_state(&self, name: &str) {
         let Some(machine) = self.machines.get(name) else { return };
-        let kept = json!({"spec": machine.spec, "state": machine.state()});
+        let Some(state) = machine.state() else { return };
+        let kept = json!({"spec": machine.spec, "state": state});
         let put = |before: Option<&Value>| {
             Ok::<_, Infallible>(match before.is_some_and(|before| before["machine"] == kept) {
                 true => Act::Leave,
@@ -140,6 +156,13 @@ impl Engine {
         };
         if let Err(error) = self.api.store().change(&kept_key(name), put) {
             tracing::warn!(%error, machine = name, "what its GPUs are cut into can not be kept");
+        }
+    }
+
+    /// Writes the Nodes, of which admission must know before anybody asks for something.
+    pub(crate) fn appear(&self) {
+        for (number, machine) in self.machines.values().enumerate() {
+            nodes::keep(&self.api, machine, number);
         }
     }
 
@@ -170,10 +193,12 @@ impl Engine {
 
     fn pause(&self, now: i64) -> u64 {
         let busy = |tenant: &Tenant| !matches!(tenant.stage, Stage::Running { .. });
-        let hurried = self
-            .machines
-            .values()
-            .any(|machine| machine.cutting.is_some() || machine.tenants.values().any(busy));
+        // Nobody tells when a process that was started before this one ends.
+        let watched =
+            |machine: &Machine| machine.programs.as_ref().is_some_and(crate::programs::Programs::is_busy);
+        let hurried = self.machines.values().any(|machine| {
+            machine.cutting.is_some() || machine.tenants.values().any(busy) || watched(machine)
+        });
         let next = (self.looked + LOOK - now).clamp(1, LOOK);
         u64::try_from(if hurried { next.min(100) } else { next }).unwrap_or(100)
     }
@@ -193,15 +218,12 @@ impl Engine {
             };
             there.entry(node).or_default().insert(uid_of(pod));
             if !machine.tenants.contains_key(uid_of(pod)) {
-                machine.take_in(Tenant::of(pod, now));
+                machine.take_in(Tenant::of(pod, now), pod, now);
                 self.placing.holds(pod, node);
                 self.dirty.insert(node.to_owned());
             }
-            let ends_at = now + ENDS;
-            if let Some(tenant) = machine.tenants.get_mut(uid_of(pod)).filter(|_| is_ending(pod))
-                && !matches!(tenant.stage, Stage::Ending { .. })
-            {
-                tenant.stage = Stage::Ending { until: ends_at };
+            if is_ending(pod) {
+                life::end(machine, pod, now);
             }
         }
         let none = BTreeSet::new();
@@ -263,30 +285,7 @@ impl Engine {
             if let Some(done) = machine.finish_cutting(now) {
                 cut.push((name.clone(), done));
             }
-            let mut gone = Vec::new();
-            for tenant in machine.tenants.values_mut() {
-                match tenant.stage {
-                    Stage::Starting { until } if now >= until => {
-                        tenant.stage = Stage::Running { since: now };
-                        began(&self.api, &self.teller, tenant, name, now);
-                    }
-                    Stage::Ending { until } if now >= until => {
-                        let _ = self.api.delete(kind("pods"), &tenant.namespace, &tenant.name, Some(0));
-                        gone.push(tenant.uid.clone());
-                    }
-                    Stage::Running { since } => {
-                        let lasts = tenant.behaviour.lasts.map(|seconds| (seconds * 1000.0) as i64);
-                        if lasts.is_some_and(|lasts| now >= since + lasts) {
-                            if ended(&self.api, &self.teller, tenant, now) {
-                                gone.push(tenant.uid.clone());
-                            } else {
-                                tenant.stage = Stage::Running { since: now };
-                            }
-                        }
-                    }
-                    _ => {}
-                }
-            }
+            let gone = life::pass_time(&self.api, &self.teller, machine, name, now);
             for uid in gone {
                 machine.let_go(&uid);
                 self.placing.released(&uid);
@@ -324,6 +323,11 @@ impl Engine {
     /// The books, and what the GPUs are cut into, are kept for the next time.
     pub(crate) fn close(&mut self, now: i64) {
         self.books.save(now / 1000);
+        for machine in self.machines.values_mut() {
+            if let Some(programs) = &mut machine.programs {
+                programs.close();
+            }
+        }
         let names: Vec<String> = self.machines.keys().cloned().collect();
         for name in names {
             self.keep_state(&name);
@@ -418,68 +422,4 @@ fn asks(pod: &Value) -> String {
     let short = |name: &str| name.trim_start_matches("nvidia.com/").trim_start_matches("mig-").to_owned();
     let words: Vec<String> = sums.iter().map(|(name, count)| format!("{count} × {}", short(name))).collect();
     if words.is_empty() { "no GPU".to_owned() } else { words.join(", ") }
-}
-
-fn statuses(pod: &Value, state: &Value, ready: bool, restarts: i64) -> Value {
-    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
-    containers
-        .map(|container| {
-            json!({
-                "name": container["name"], "image": container["image"], "imageID": "", "ready": ready, "started": ready,
-                "restartCount": restarts, "state": state,
-            })
-        })
-        .collect()
-}
-
-/// The program of a pod runs.
-fn began(api: &ObjectApi, teller: &Teller, tenant: &Tenant, node: &str, now: i64) {
-    let at = moment(now);
-    let _ = api.update(kind("pods"), &tenant.namespace, &tenant.name, |pod| {
-        let ip = format!("10.64.{}.{}", now / 250 % 250, 1 + now % 250);
-        pod["status"]["phase"] = "Running".into();
-        pod["status"]["startTime"] = at.clone().into();
-        pod["status"]["podIP"] = ip.into();
-        pod["status"]["containerStatuses"] = statuses(pod, &json!({"running": {"startedAt": at}}), true, 0);
-        for condition in ["Initialized", "ContainersReady", "Ready"] {
-            set_condition(pod, condition, "True", "", "");
-        }
-    });
-    let Some(pod) = api.get(kind("pods"), &tenant.namespace, &tenant.name) else { return };
-    teller.tell(api, &pod, Tone::Normal, "Started", &format!("{} runs on {node}", tenant.pod()));
-    if !tenant.wrong.is_empty() {
-        let words = format!(
-            "of its annotation carve.dev/simulate this does not read and counts for nothing: {}",
-            tenant.wrong.join(" ")
-        );
-        teller.tell(api, &pod, Tone::Warning, "NotUnderstood", &words);
-    }
-}
-
-/// The program of a pod has come to its end. Returns whether the pod has, too.
-fn ended(api: &ObjectApi, teller: &Teller, tenant: &Tenant, now: i64) -> bool {
-    let (at, fails) = (moment(now), tenant.behaviour.fails);
-    let mut over = true;
-    let _ = api.update(kind("pods"), &tenant.namespace, &tenant.name, |pod| {
-        let policy = text(&pod["spec"]["restartPolicy"]).to_owned();
-        let restarts = pod["status"]["containerStatuses"][0]["restartCount"].as_i64().unwrap_or(0);
-        if policy == "Always" || (policy == "OnFailure" && fails) {
-            over = false;
-            pod["status"]["startTime"] = at.clone().into();
-            pod["status"]["containerStatuses"] = statuses(pod, &json!({"running": {"startedAt": at}}), true, restarts + 1);
-            return;
-        }
-        let code = i32::from(fails);
-        let state = json!({"terminated": {"exitCode": code, "finishedAt": at, "reason": if fails { "Error" } else { "Completed" }}});
-        pod["status"]["phase"] = if fails { "Failed" } else { "Succeeded" }.into();
-        pod["status"]["containerStatuses"] = statuses(pod, &state, false, restarts);
-        for condition in ["ContainersReady", "Ready"] {
-            set_condition(pod, condition, "False", "PodCompleted", "");
-        }
-    });
-    if let (true, Some(pod)) = (over, api.get(kind("pods"), &tenant.namespace, &tenant.name)) {
-        let (tone, reason) = if fails { (Tone::Warning, "Failed") } else { (Tone::Normal, "Completed") };
-        teller.tell(api, &pod, tone, reason, &format!("{} has ended", tenant.pod()));
-    }
-    over
 }

@@ -46,6 +46,9 @@ impl NodeView {
     }
 }
 
+/// What runs containers on a machine that is not simulated, as its Node says.
+pub const PROCESSES: &str = "process://1";
+
 /// Labels that machines keep themselves.
 fn own_labels(machine: &Machine) -> BTreeMap<String, String> {
     let facts = LabelFacts { machine: Some(machine.spec.kind.clone()), ..LabelFacts::default() };
@@ -79,7 +82,8 @@ fn own_labels(machine: &Machine) -> BTreeMap<String, String> {
 
 fn capacity(machine: &Machine) -> Map<String, Value> {
     let host = InstanceType::named(&machine.spec.kind).and_then(|listed| listed.host);
-    let (cpus, memory) = host.map_or((96, 1_048_576), |host| (host.cpus, host.memory.0));
+    let usual = || host.map_or((96, 1_048_576), |host| (host.cpus, host.memory.0));
+    let (cpus, memory) = machine.body.as_ref().map_or_else(usual, |body| (body.cpus, body.memory));
     let mut all = Map::new();
     all.insert("cpu".to_owned(), cpus.to_string().into());
     all.insert("memory".to_owned(), format!("{memory}Mi").into());
@@ -149,9 +153,13 @@ pub(crate) fn keep(api: &ObjectApi, machine: &Machine, number: usize) {
             {"type": "InternalIP", "address": format!("10.0.{}.{}", number / 250, 1 + number % 250)},
             {"type": "Hostname", "address": machine.spec.name},
         ]);
+        let (kernel, system, runtime) = machine.body.as_ref().map_or(
+            ("simulated", "simulated", "simulated://1"),
+            |body| (body.kernel.as_str(), body.system.as_str(), PROCESSES),
+        );
         status["nodeInfo"] = json!({
-            "machineID": "", "systemUUID": "", "bootID": "", "kernelVersion": "simulated", "osImage": "simulated", "operatingSystem": "linux",
-            "architecture": "amd64", "containerRuntimeVersion": "simulated://1", "kubeletVersion": concat!("v", env!("CARGO_PKG_VERSION"), "-carve"), "kubeProxyVersion": "",
+            "machineID": "", "systemUUID": "", "bootID": "", "kernelVersion": kernel, "osImage": system, "operatingSystem": "linux",
+            "architecture": "amd64", "containerRuntimeVersion": runtime, "kubeletVersion": concat!("v", env!("CARGO_PKG_VERSION"), "-carve"), "kubeProxyVersion": "",
         });
         set_condition(&mut node, "Ready", "True", "", "");
         let (word, why) = match &machine.wrong {

@@ -137,7 +137,7 @@ impl Placing {
                     }
                     let bound = api.get(kind("pods"), namespace_of(pod), name_of(pod));
                     if let (Some(bound), Some(machine)) = (bound, machines.get_mut(&place.node)) {
-                        machine.take_in(Tenant::of(&bound, now));
+                        machine.take_in(Tenant::of(&bound, now), &bound, now);
                         self.holds(&bound, &place.node);
                         self.offers(machine);
                         came.push(place.node.clone());

@@ -1,8 +1,8 @@
 //! Everything put together: store, API, controller and engine, from the start to the end.
 
 use crate::books::Books;
-use crate::engine::Engine;
-use crate::fleet::{Fleet, FleetError};
+use crate::engine::{Engine, Machines};
+use crate::fleet::FleetError;
 use crate::objects::now;
 use crate::workloads::kind;
 use axum::Router;
@@ -53,6 +53,7 @@ pub struct LocalCluster {
     embedded: Embedded,
     engine: Engine,
     told: watch::Sender<Arc<Picture>>,
+    ready: watch::Sender<bool>,
 }
 
 /// What is gone with the process: it is told again, or nobody asks for it.
@@ -60,8 +61,11 @@ fn passes(resource: &Resource) -> bool {
     matches!(resource.0.as_str(), "events" | "leases.coordination.k8s.io")
 }
 
-/// Asks the controller's own webhooks, without a network.
-struct Asked(Router);
+/// Asks the controller's own webhooks, without a network; nobody is answered before they know the cluster.
+struct Asked {
+    webhooks: Router,
+    ready: watch::Receiver<bool>,
+}
 
 impl Asked {
     async fn ask(&self, path: &str, request: Value) -> Value {
@@ -72,7 +76,7 @@ impl Asked {
             .header("content-type", "application/json")
             .body(Body::from(review.to_string()));
         let Ok(sent) = sent else { return refused("the question can not be written".to_owned()) };
-        let Ok(answer) = self.0.clone().oneshot(sent).await;
+        let Ok(answer) = self.webhooks.clone().oneshot(sent).await;
         let bytes = match answer.into_body().collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) => return refused(error.to_string()),
@@ -97,6 +101,8 @@ impl Admission for Asked {
                 }
                 _ => return json!({"allowed": true}),
             };
+            // Gone with the cluster, and then nobody is answered anyway.
+            let _ = self.ready.clone().wait_for(|ready| *ready).await;
             self.ask(path, request).await
         }
         .boxed()
@@ -104,8 +110,8 @@ impl Admission for Asked {
 }
 
 impl LocalCluster {
-    /// Opens what is in a folder, or makes a new one of a fleet. Without a folder everything is gone with the process.
-    pub fn open(folder: Option<&Path>, fleet: Option<&Fleet>) -> Result<Self, StartError> {
+    /// Opens what is in a folder, with machines. Without a folder everything is gone with the process.
+    pub fn open(folder: Option<&Path>, machines: Machines<'_>) -> Result<Self, StartError> {
         let settings = Settings { passing: passes, ..Settings::default() };
         let store = match folder {
             Some(folder) => Store::open(folder, settings)?,
@@ -117,14 +123,16 @@ impl LocalCluster {
             || std::env::temp_dir().join(format!("carve-up-{}", std::process::id())),
             Path::to_owned,
         );
-        let engine = Engine::new(api.clone(), books.clone(), fleet, &journals)?;
-        if fleet.is_none() && engine.is_empty() {
+        let engine = Engine::new(api.clone(), books.clone(), machines, &journals)?;
+        if engine.is_empty() {
             let place = folder.map_or_else(|| "memory".to_owned(), |folder| folder.display().to_string());
             return Err(StartError::NoFleet(place));
         }
         let embedded = Embedded::new(api.client());
         let told = watch::Sender::new(Arc::new(Picture::default()));
-        Ok(LocalCluster { api, books, embedded, engine, told })
+        let ready = watch::Sender::new(false);
+        api.admit_by(Arc::new(Asked { webhooks: embedded.admission(), ready: ready.subscribe() }));
+        Ok(LocalCluster { api, books, embedded, engine, told, ready })
     }
 
     /// Whether nobody has written anything yet.
@@ -155,29 +163,27 @@ impl LocalCluster {
     }
 
     /// Makes what every cluster has.
-    async fn settle(&self) {
+    async fn settle(api: &ObjectApi) {
         for namespace in ["default", "kube-system", "carve"] {
             let object = json!({"metadata": {"name": namespace}});
             // It is there after a restart.
-            let _ = self.api.create(kind("namespaces"), "", object).await;
+            let _ = api.create(kind("namespaces"), "", object).await;
         }
         let lease = json!({"metadata": {"name": "carve-controller"}, "spec": {"holderIdentity": "carve up"}});
-        let _ = self.api.create(kind("leases.coordination.k8s.io"), "carve", lease).await;
+        let _ = api.create(kind("leases.coordination.k8s.io"), "carve", lease).await;
         let hook = json!({"metadata": {"name": "carve"}, "webhooks": []});
-        let _ = self.api.create(kind("mutatingwebhookconfigurations"), "", hook).await;
+        let _ = api.create(kind("mutatingwebhookconfigurations"), "", hook).await;
     }
 
     /// Runs until `stop` is done, and keeps everything for the next time.
     pub async fn run(mut self, stop: impl Future<Output = ()>) {
-        self.settle().await;
+        Self::settle(&self.api.clone()).await;
         // Nodes first: admission is ready when it knows the GPUs.
-        self.engine.step(now()).await;
-        let admission = Asked(self.embedded.admission());
-        let embedded = self.embedded.clone();
-        let ready = admission.0.clone();
-        self.api.admit_by(Arc::new(admission));
+        self.engine.appear();
+        let (embedded, webhooks) = (self.embedded.clone(), self.embedded.admission());
         let controller = tokio::spawn(async move { embedded.run().await });
-        wait_until_ready(&ready).await;
+        wait_until_ready(&webhooks).await;
+        self.ready.send_replace(true);
         let (api, told) = (self.api.clone(), &self.told);
         let engine = &mut self.engine;
         let living = async {

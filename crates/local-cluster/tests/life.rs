@@ -2,7 +2,7 @@
 
 use carve_economics::Window;
 use carve_fleet_picture::{Mechanism, Picture};
-use carve_local_cluster::{Books, Fleet, LocalCluster, Seen};
+use carve_local_cluster::{Books, Fleet, LocalCluster, Machines, Seen};
 use carve_object_api::{ObjectApi, kind_named};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
@@ -25,7 +25,8 @@ struct Lives {
 impl Lives {
     fn start(folder: Option<&Path>, fleet: Option<&str>) -> Self {
         let fleet = fleet.map(|text| Fleet::parse(text).expect("a fleet"));
-        let cluster = LocalCluster::open(folder, fleet.as_ref()).expect("a cluster");
+        let machines = fleet.as_ref().map_or(Machines::Kept, Machines::Fleet);
+        let cluster = LocalCluster::open(folder, machines).expect("a cluster");
         let (api, books, seen) = (cluster.api().clone(), cluster.books().clone(), cluster.seen());
         let (stop, stopped) = oneshot::channel();
         let runs = tokio::spawn(cluster.run(async { drop(stopped.await) }));

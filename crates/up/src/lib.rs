@@ -11,4 +11,4 @@ mod place;
 mod serve;
 
 pub use place::{Place, Running};
-pub use serve::{Up, UpError, UpOptions};
+pub use serve::{Up, UpError, UpOptions, Wanted};

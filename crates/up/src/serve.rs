@@ -6,7 +6,7 @@ use axum::Router;
 use carve_dashboard::{About, Access, Backend, Kind, Live, routes};
 use carve_economics::{Covered, LedgerDocument, Window};
 use carve_fleet_picture::Picture;
-use carve_local_cluster::{Books, Fleet, LocalCluster, Seen, StartError};
+use carve_local_cluster::{Books, Fleet, Here, LocalCluster, Machines, Seen, StartError};
 use carve_object_api::ObjectApi;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -16,17 +16,29 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+/// Which machines are asked for.
+#[derive(Debug)]
+pub enum Wanted {
+    /// Simulated ones.
+    Simulated {
+        /// Those; the ones from the last time without them.
+        fleet: Option<Fleet>,
+        /// Those where there are none from the last time.
+        usual: Fleet,
+    },
+    /// The one that this runs on, with its real GPUs.
+    Here(Box<Here>),
+}
+
 /// What was asked for.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct UpOptions {
     /// Where it listens.
     pub listen: SocketAddr,
     /// Where it keeps what it has; nowhere without one.
     pub place: Option<Place>,
-    /// The machines; those from the last time without them.
-    pub fleet: Option<Fleet>,
-    /// The machines where there are none from the last time.
-    pub usual: Fleet,
+    /// The machines.
+    pub machines: Wanted,
     /// Whether it opens without anything on them.
     pub empty: bool,
     /// Whether the page may change something.
@@ -55,6 +67,11 @@ pub enum UpError {
         "{0} can be reached from other machines, and anybody there could look; give a token with --token-file"
     )]
     Open(SocketAddr),
+    /// Others on this machine could run programs.
+    #[error(
+        "--allow-changes lets whoever opens the page run programs as you, and other people may have accounts on this machine; give a token with --token-file"
+    )]
+    Programs,
 }
 
 /// One that listens, and is about to run.
@@ -65,7 +82,26 @@ pub struct Up {
     listener: TcpListener,
     address: SocketAddr,
     token: String,
+    /// Whether the machines are simulated, and nobody has written anything yet.
+    is_simulated: bool,
     is_new: bool,
+}
+
+/// What is taken of the options to open a cluster.
+fn open(place: Option<&Place>, machines: Wanted) -> Result<LocalCluster, StartError> {
+    let folder = place.map(Place::folder);
+    match machines {
+        // What was done with simulated machines is not lost where somebody looks at real ones in between.
+        Wanted::Here(here) => {
+            let folder = folder.map(|folder| folder.join("machine"));
+            LocalCluster::open(folder.as_deref(), Machines::Here(here))
+        }
+        Wanted::Simulated { fleet: Some(fleet), .. } => LocalCluster::open(folder, Machines::Fleet(&fleet)),
+        Wanted::Simulated { fleet: None, usual } => match LocalCluster::open(folder, Machines::Kept) {
+            Err(StartError::NoFleet(_)) => LocalCluster::open(folder, Machines::Fleet(&usual)),
+            opened => opened,
+        },
+    }
 }
 
 /// What the dashboard is in front of.
@@ -100,20 +136,22 @@ impl Backend for Local {
 
 impl Up {
     /// Takes the address and opens what is kept.
-    pub async fn start(options: UpOptions) -> Result<Self, UpError> {
+    pub async fn start(mut options: UpOptions) -> Result<Self, UpError> {
         if !options.listen.ip().is_loopback() && options.token.is_none() {
             return Err(UpError::Open(options.listen));
+        }
+        let is_simulated = matches!(options.machines, Wanted::Simulated { .. });
+        if !is_simulated && options.may_change && options.token.is_none() {
+            return Err(UpError::Programs);
         }
         let listener = TcpListener::bind(options.listen)
             .await
             .map_err(|error| UpError::Listen(options.listen, error))?;
         let address = listener.local_addr().map_err(|error| UpError::Listen(options.listen, error))?;
+        let nothing = Wanted::Simulated { fleet: None, usual: Fleet::default() };
+        let machines = std::mem::replace(&mut options.machines, nothing);
+        let cluster = open(options.place.as_ref(), machines)?;
         let folder = options.place.as_ref().map(Place::folder);
-        let opened = LocalCluster::open(folder, options.fleet.as_ref());
-        let cluster = match opened {
-            Err(StartError::NoFleet(_)) => LocalCluster::open(folder, Some(&options.usual))?,
-            opened => opened?,
-        };
         let wrong = |error| {
             UpError::Place(folder.map(|folder| folder.display().to_string()).unwrap_or_default(), error)
         };
@@ -122,12 +160,17 @@ impl Up {
             None => uuid::Uuid::new_v4().simple().to_string(),
         };
         let is_new = cluster.is_new();
-        Ok(Up { options, cluster, listener, address, token, is_new })
+        Ok(Up { options, cluster, listener, address, token, is_simulated, is_new })
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Whether its machines are simulated.
+    pub fn is_simulated(&self) -> bool {
+        self.is_simulated
     }
 
     /// Machines and GPUs.
@@ -156,7 +199,7 @@ impl Up {
             (self.cluster.api().clone(), self.cluster.books().clone(), self.cluster.seen());
         let about = About {
             name: "up".to_owned(),
-            kind: Kind::Simulated,
+            kind: if self.is_simulated { Kind::Simulated } else { Kind::Machine },
             version: env!("CARGO_PKG_VERSION"),
             may_change: self.options.may_change,
             since: jiff::Timestamp::now().as_second(),
@@ -180,7 +223,8 @@ impl Up {
             }
         };
         let following = tokio::spawn(async move { live.follow(seen).await });
-        let demo = (!self.options.empty).then(|| tokio::spawn(demo::play(api, self.is_new)));
+        let demo =
+            (self.is_simulated && !self.options.empty).then(|| tokio::spawn(demo::play(api, self.is_new)));
         let running = tokio::spawn(self.cluster.run(stopped()));
         let result = tokio::select! {
             served = axum::serve(self.listener, all) => served.map_err(UpError::Ended),

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct RunArgs {
     /// Memory of the GPU, such as 8Gi or 5120Mi; all that is left where it is not given
     #[arg(long, value_name = "QUANTITY", value_parser = memory)]
@@ -31,6 +31,12 @@ pub(crate) struct RunArgs {
     /// Folder in which commands on this machine find each other
     #[arg(long, env = "CARVE_RUN_DIR", value_name = "DIR")]
     pub(crate) run_dir: Option<PathBuf>,
+    /// Wait until there is room, where there is none now; needs a carve up that runs here
+    #[arg(long, conflicts_with = "apart")]
+    pub(crate) wait: bool,
+    /// Take the share without asking the carve up that runs here
+    #[arg(long)]
+    pub(crate) apart: bool,
     /// Say nothing about the share
     #[arg(short, long)]
     pub(crate) quiet: bool,

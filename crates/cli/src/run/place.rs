@@ -7,10 +7,10 @@ use rustix::fs::StatVfsMountFlags;
 use std::path::{Path, PathBuf};
 
 /// The folder of commands. Libraries are loaded from it, so it must lie where that is possible.
-pub(crate) fn root(args: &RunArgs) -> Result<PathBuf, Failure> {
+pub(crate) fn root(named: Option<&Path>) -> Result<PathBuf, Failure> {
     let variable = || std::env::var_os("XDG_RUNTIME_DIR").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let places = match &args.run_dir {
-        Some(named) => vec![std::path::absolute(named).unwrap_or_else(|_| named.clone())],
+    let places = match named {
+        Some(named) => vec![std::path::absolute(named).unwrap_or_else(|_| named.to_owned())],
         None if rustix::process::geteuid().is_root() => {
             ["/run", "/var/lib"].map(|place| Path::new(place).join("carve/run")).to_vec()
         }

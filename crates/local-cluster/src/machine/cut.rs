@@ -11,6 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How long cutting takes: switching MIG on resets a GPU.
 const TAKES: i64 = 1_400;
+/// Why nothing is cut.
+const NOT_CUT: &str =
+    "these GPUs are real, and their MIG mode is only changed where carve up was started with --manage-mig";
 /// How soon what could not be done is tried again.
 const AGAIN: i64 = 3_000;
 
@@ -64,7 +67,10 @@ impl Machine {
             self.asked = None;
             return;
         };
-        let states = match inventory(&self.host) {
+        if !self.may_cut {
+            return self.asked_failed(name, NOT_CUT, now);
+        }
+        let states = match inventory(&*self.host) {
             Ok(states) => states,
             Err(error) => return self.asked_failed(name, &error.to_string(), now),
         };
@@ -77,9 +83,14 @@ impl Machine {
         self.changed = true;
         self.cutting = Some(Cutting {
             gpus: capable.collect(),
-            until: now + TAKES,
+            until: now + self.takes(),
             what: What::Config(name.to_owned()),
         });
+    }
+
+    /// How long it looks as if GPUs were being cut; real ones take their time by themselves.
+    fn takes(&self) -> i64 {
+        if self.programs.is_some() { 0 } else { TAKES }
     }
 
     fn asked_failed(&mut self, name: &str, why: &str, now: i64) {
@@ -93,13 +104,16 @@ impl Machine {
             return;
         }
         let generation = order.generation;
-        match self.planned(order) {
+        match self
+            .planned(order)
+            .and_then(|plan| if self.may_cut { Ok(plan) } else { Err(NOT_CUT.to_owned()) })
+        {
             Ok(plan) => {
                 let gpus = order.gpus.keys().map(|uuid| uuid.0.clone()).collect();
                 self.order =
                     Some(OrderReport { generation, state: OrderState::Pending, message: String::new() });
                 self.cutting =
-                    Some(Cutting { gpus, until: now + TAKES, what: What::Order { generation, plan } });
+                    Some(Cutting { gpus, until: now + self.takes(), what: What::Order { generation, plan } });
                 self.changed = true;
             }
             Err(message) => {
@@ -109,7 +123,7 @@ impl Machine {
     }
 
     fn planned(&self, order: &Order) -> Result<Plan, String> {
-        let states = inventory(&self.host).map_err(|error| error.to_string())?;
+        let states = inventory(&*self.host).map_err(|error| error.to_string())?;
         let mut layouts = BTreeMap::new();
         for (uuid, instances) in &order.gpus {
             layouts.insert(uuid.clone(), layout(uuid, instances, &states)?);
@@ -128,7 +142,7 @@ impl Machine {
             What::Order { generation, plan } => {
                 let label = format!("plan {generation}");
                 let applied = apply_plan(
-                    &mut self.host,
+                    &mut *self.host,
                     &self.journal,
                     (&label, &plan),
                     ApplyOptions::default(),
@@ -156,7 +170,7 @@ impl Machine {
     }
 
     fn finish_config(&mut self, name: &str, now: i64) -> Done {
-        let states = inventory(&self.host).unwrap_or_default();
+        let states = inventory(&*self.host).unwrap_or_default();
         let entries = builtin_config(&states, name)
             .map(|config| config.configs.into_values().next().unwrap_or_default());
         let outcome = match entries {
@@ -165,7 +179,7 @@ impl Machine {
                 let hooks = HookRunner::new(carve_formats::MigHooks::default(), BTreeMap::new(), false);
                 let options = ApplyOptions::default();
                 let applied = apply_partial(
-                    &mut self.host,
+                    &mut *self.host,
                     &self.journal,
                     (name, &entries),
                     options,

@@ -5,22 +5,21 @@ use crate::serve::{Wish, served};
 use crate::tenant::{Given, Held, Stage, Tenant, Use};
 use carve_economics::{Account, GpuTime, Parts, SliceTime, dominant, replica, stranded};
 use carve_fleet_picture::{Evidence, GpuPicture, GpuState, Instance, Mechanism, Slice};
-use carve_gpu_host::GpuHost;
 use carve_slicing::{Mechanism as Sharing, NodeGpu, PartId};
 use std::collections::BTreeMap;
 
 /// What was promised to a container, and of what.
 #[derive(Debug, Clone)]
-struct Promise {
-    gpu: usize,
+pub(super) struct Promise {
+    pub(super) gpu: usize,
     /// The GPU, or the MIG device, whose time is shared.
-    unit: PartId,
+    pub(super) unit: PartId,
     is_mig: bool,
-    mechanism: Mechanism,
+    pub(super) mechanism: Mechanism,
     /// The unit's part of the GPU's compute.
-    unit_part: f64,
+    pub(super) unit_part: f64,
     /// Of the unit's time: what it counts as its own, and the most it may have.
-    own: f64,
+    pub(super) own: f64,
     most: f64,
     /// MiB that count as its own.
     own_memory: u64,
@@ -36,7 +35,7 @@ fn parts(part: f64) -> Parts {
 }
 
 impl Machine {
-    fn promise(&self, held: &Held) -> Option<Promise> {
+    pub(super) fn promise(&self, held: &Held) -> Option<Promise> {
         match &held.given {
             Given::Part { gpu, memory, compute, burst } => {
                 let place = self.gpus.gpus.iter().position(|one| one.gpu.uuid.0 == *gpu)?;
@@ -105,6 +104,9 @@ impl Machine {
 
     /// Looks what programs do now.
     pub(crate) fn measure(&mut self, now: i64) {
+        if self.programs.is_some() {
+            return self.observe(now);
+        }
         if self.tenants.is_empty() {
             return;
         }
@@ -177,6 +179,9 @@ impl Machine {
                     since: since(tenant),
                 });
             }
+        }
+        if self.programs.is_some() {
+            self.observed.show(&mut pictures);
         }
         for picture in &mut pictures {
             picture.busy = picture.busy.map(rounded);

@@ -1,12 +1,20 @@
 //! A machine: its GPUs, what it offers of them, who has what, and what is being cut.
 
 mod cut;
+mod host;
 mod measure;
+mod observe;
 mod report;
 
 pub(crate) use cut::{Cutting, Told};
 
+use host::Host;
+use observe::Observed;
+
 use crate::fleet::{FleetError, MachineSpec};
+use crate::here::{Body, Here};
+use crate::objects::text;
+use crate::programs::Programs;
 use crate::tenant::{Devices, Given, Tenant};
 use carve_bookings::{Gpu as OfferedGpu, Offer as PartsOffer};
 use carve_formats::device_plugin::DevicePluginConfig;
@@ -15,6 +23,7 @@ use carve_gpu_model::{Bytes, GpuIndex};
 use carve_mig_manager::StateDir;
 use carve_repartition::OrderReport;
 use carve_slicing::{Device, MigMinors, NodeGpu, NodeGpus, Offer, Settings, Share, offer};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -25,7 +34,7 @@ pub(crate) const TOKENS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) spec: MachineSpec,
-    host: SimulatedHost,
+    host: Host,
     journal: StateDir,
     settings: Settings,
     /// Why a configuration is not in force.
@@ -35,7 +44,14 @@ pub(crate) struct Machine {
     pub(crate) gpus: NodeGpus,
     pub(crate) offered: Offer,
     pub(crate) tenants: BTreeMap<String, Tenant>,
-    /// Numbers of tenants' programs.
+    /// What runs on it, where that is real.
+    pub(crate) programs: Option<Programs>,
+    /// What else it has, where that is real.
+    pub(crate) body: Option<Body>,
+    /// Whether its GPUs may be cut anew.
+    may_cut: bool,
+    observed: Observed,
+    /// Numbers of tenants' programs, where they are simulated.
     pids: BTreeMap<String, u32>,
     next_pid: u32,
     pub(crate) cutting: Option<Cutting>,
@@ -79,9 +95,24 @@ impl Machine {
                 host.end_process(process.pid);
             }
         }
+        Machine::of(spec, Host::Simulated(Box::new(host)), folder)
+    }
+
+    /// The machine that this process runs on.
+    pub(crate) fn here(here: Here, folder: &Path) -> Result<Self, FleetError> {
+        let spec = MachineSpec { name: here.name, kind: here.kind, labels: BTreeMap::new() };
+        let mut machine = Machine::of(spec, Host::Here(here.host), folder)?;
+        machine.programs = Some(Programs::new(here.runner));
+        machine.body = Some(Body::read());
+        machine.may_cut = here.may_cut;
+        Ok(machine)
+    }
+
+    fn of(spec: MachineSpec, host: Host, folder: &Path) -> Result<Self, FleetError> {
         let unread = |why: String| FleetError::File(why);
         let settings = read_config(CONFIG).map_err(unread)?;
-        let gpus = NodeGpus::read(&host, &MigMinors::default()).map_err(|error| unread(error.to_string()))?;
+        let gpus =
+            NodeGpus::read(&*host, &MigMinors::default()).map_err(|error| unread(error.to_string()))?;
         let offered = offer(&gpus, &settings).unwrap_or_default();
         let journal = StateDir::new(folder.join(&spec.name));
         Ok(Machine {
@@ -94,6 +125,10 @@ impl Machine {
             gpus,
             offered,
             tenants: BTreeMap::new(),
+            programs: None,
+            body: None,
+            may_cut: true,
+            observed: Observed::default(),
             pids: BTreeMap::new(),
             next_pid: 1000,
             cutting: None,
@@ -113,9 +148,9 @@ impl Machine {
         &self.settings
     }
 
-    /// What is kept of it when the process ends.
-    pub(crate) fn state(&self) -> &SimulatedState {
-        self.host.state()
+    /// What is kept of it when the process ends: nothing of a real one, whose GPUs keep it themselves.
+    pub(crate) fn state(&self) -> Option<&SimulatedState> {
+        self.host.simulated().map(SimulatedHost::state)
     }
 
     /// Takes another configuration of how whole GPUs are shared, or the usual one. While somebody has a device under the old one, its name stays.
@@ -138,7 +173,7 @@ impl Machine {
     /// Reads the GPUs anew.
     pub(crate) fn look(&mut self) {
         self.changed = true;
-        if let Ok(gpus) = NodeGpus::read(&self.host, &MigMinors::default()) {
+        if let Ok(gpus) = NodeGpus::read(&*self.host, &MigMinors::default()) {
             self.gpus = gpus.remembering(&self.gpus);
         }
         match offer(&self.gpus, &self.settings) {
@@ -262,8 +297,8 @@ impl Machine {
         PartsOffer { gpus: self.gpus.gpus.iter().filter(whole).map(offered).collect() }
     }
 
-    /// A pod has come.
-    pub(crate) fn take_in(&mut self, mut tenant: Tenant) {
+    /// A pod has come, or is found again.
+    pub(crate) fn take_in(&mut self, mut tenant: Tenant, pod: &Value, now: i64) {
         self.changed = true;
         let pid = self.next_pid;
         self.next_pid += 1;
@@ -276,21 +311,29 @@ impl Machine {
                 (_, Some(device)) => (Some(device.gpu), self.instance_of(device)),
                 (_, None) => (None, None),
             };
-            if let Some(gpu) = gpu {
+            if let (Some(gpu), Some(host)) = (gpu, self.host.simulated_mut()) {
                 // A program on every part, so that nobody cuts what is in use.
-                let _ = self.host.start_process(gpu, instance, pid, Bytes(0), 0);
+                let _ = host.start_process(gpu, instance, pid, Bytes(0), 0);
             }
         }
         self.pids.insert(tenant.uid.clone(), pid);
+        if let Some(programs) = &mut self.programs {
+            let policy = text(&pod["spec"]["restartPolicy"]);
+            programs.take_in(&tenant, &pod["metadata"]["annotations"], policy, now);
+        }
         self.tenants.insert(tenant.uid.clone(), tenant);
     }
 
     /// A pod is gone.
     pub(crate) fn let_go(&mut self, uid: &str) -> Option<Tenant> {
         self.changed = true;
-        if let Some(pid) = self.pids.remove(uid) {
-            self.host.end_process(pid);
+        if let (Some(pid), Some(host)) = (self.pids.remove(uid), self.host.simulated_mut()) {
+            host.end_process(pid);
         }
+        if let Some(programs) = &mut self.programs {
+            programs.let_go(uid);
+        }
+        self.observed.forget(uid);
         self.tenants.remove(uid)
     }
 

@@ -1,7 +1,6 @@
 //! What the controller is told of a machine, to plan for it.
 
 use super::Machine;
-use carve_gpu_host::GpuHost;
 use carve_mig_manager::{GpuState, inventory};
 use carve_repartition::{GpuReport, Instance, InstanceReport, NodeReport};
 
@@ -9,8 +8,12 @@ impl Machine {
     /// GPUs that can be cut, what they hold, and who has it.
     pub(crate) fn report(&self) -> NodeReport {
         let mut report = NodeReport { order: self.order.clone(), ..NodeReport::default() };
+        // Nobody plans for what is not cut.
+        if !self.may_cut {
+            return report;
+        }
         report.manual = self.asked.as_ref().map(|(name, _)| name.clone());
-        for state in inventory(&self.host).unwrap_or_default().iter().filter(|state| state.trouble.is_none())
+        for state in inventory(&*self.host).unwrap_or_default().iter().filter(|state| state.trouble.is_none())
         {
             let (Some(table), Some(_)) = (&state.table, state.mode) else { continue };
             let product = state.gpu.name.clone();
