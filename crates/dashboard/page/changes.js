@@ -20,6 +20,20 @@ export function applyChange(picture, change, touched) {
     node.gpus[place] = gpu;
     if (isNew) touched.nodes.add(name);
     else touched.gpus.push([name, place]);
+  } else if (change.used) {
+    const [name, place, used] = change.used;
+    const gpu = picture.nodes[name]?.gpus?.[place];
+    if (!gpu) return;
+    gpu.busy = used.busy;
+    gpu.memoryUsed = used.memoryUsed;
+    (gpu.slices ?? []).forEach((slice, number) => {
+      const [compute, memory, how, throttled] = used.slices[number] ?? [];
+      slice.computeUsed = compute ?? undefined;
+      slice.memoryUsed = memory ?? 0;
+      slice.how = how ?? undefined;
+      slice.throttled = throttled ?? 0;
+    });
+    touched.gpus.push([name, place]);
   } else if (change.node) {
     const [name, node] = change.node;
     picture.nodes[name] = node;

@@ -12,10 +12,15 @@ use tokio::sync::{broadcast, watch};
 const BEAT: Duration = Duration::from_millis(100);
 /// How often a look is kept.
 const KEEP: i64 = 10;
-/// Changes that are kept for those who were away for a moment.
+/// Changes that are kept for those who were away for a moment, and how many bytes of them at most.
 const RECENT: usize = 300;
-/// GPUs that have changed, in all looks that are kept: some hours of a small fleet, and less of a large one.
-const HISTORY: usize = 400_000;
+const RECENT_BYTES: usize = 16 << 20;
+/// Changes that wait for whoever reads slowly; who is further behind is told that something is missing.
+const BEHIND: usize = 16;
+/// The most bytes of a second that a stream has on average: a large fleet is told less often instead.
+const BYTES_A_SECOND: usize = 3_000_000;
+/// Hundreds of bytes in all looks that are kept: some hours of a small fleet, and less of a large one.
+const HISTORY: usize = 600_000;
 
 /// A change as it is sent, written once for all.
 pub(crate) type Frame = (u64, Bytes);
@@ -32,6 +37,7 @@ struct State {
     version: u64,
     picture: Arc<Picture>,
     recent: VecDeque<Frame>,
+    recent_bytes: usize,
     history: History,
     /// The picture as it is sent, if somebody has asked for this version.
     written: Option<Frame>,
@@ -51,10 +57,11 @@ impl Default for Live {
             version: 0,
             picture: Arc::new(Picture::default()),
             recent: VecDeque::new(),
+            recent_bytes: 0,
             history: History::new(HISTORY),
             written: None,
         };
-        Live { state: Arc::new(Mutex::new(state)), frames: broadcast::Sender::new(256) }
+        Live { state: Arc::new(Mutex::new(state)), frames: broadcast::Sender::new(BEHIND) }
     }
 }
 
@@ -68,17 +75,17 @@ impl Live {
         let mut kept = i64::MIN;
         while seen.changed().await.is_ok() {
             let picture = Arc::clone(&seen.borrow_and_update());
-            self.show(&picture);
+            let bytes = self.show(&picture);
             if picture.at >= kept.saturating_add(KEEP) {
                 kept = picture.at;
                 self.state().history.add(&picture);
             }
-            tokio::time::sleep(BEAT).await;
+            tokio::time::sleep(BEAT.max(Duration::from_millis((bytes * 1000 / BYTES_A_SECOND) as u64))).await;
         }
     }
 
-    /// Another picture.
-    fn show(&self, picture: &Arc<Picture>) {
+    /// Another picture. Returns how many bytes were told.
+    fn show(&self, picture: &Arc<Picture>) -> usize {
         let (version, before) = {
             let state = self.state();
             (state.version + 1, Arc::clone(&state.picture))
@@ -87,7 +94,7 @@ impl Live {
         let changes = before.changes_to(picture);
         if changes.is_empty() && version > 1 {
             self.state().picture = Arc::clone(picture);
-            return;
+            return 0;
         }
         let changes = Changes { version, at: picture.at, changes, summary: picture.summary() };
         let written = serde_json::to_string(&changes).unwrap_or_default();
@@ -95,12 +102,16 @@ impl Live {
             (version, Bytes::from(format!("event: changes\nid: {version}\ndata: {written}\n\n")));
         let mut state = self.state();
         (state.version, state.picture, state.written) = (version, Arc::clone(picture), None);
+        let bytes = frame.1.len();
         state.recent.push_back(frame.clone());
-        if state.recent.len() > RECENT {
-            state.recent.pop_front();
+        state.recent_bytes += bytes;
+        while state.recent.len() > RECENT || state.recent_bytes > RECENT_BYTES {
+            let Some((_, oldest)) = state.recent.pop_front() else { break };
+            state.recent_bytes -= oldest.len();
         }
         // Sent under the lock, so that whoever looks at what is kept and then listens misses nothing. Nobody may be listening.
         let _ = self.frames.send(frame);
+        bytes
     }
 
     /// The newest picture.

@@ -1,6 +1,6 @@
 //! What changes from one picture to the next, no larger than what has changed.
 
-use crate::{GpuPicture, Happening, NodePicture, Picture, Summary, Waiting};
+use crate::{Evidence, GpuPicture, Happening, NodePicture, Picture, Slice, Summary, Waiting};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -15,12 +15,93 @@ pub enum Change {
     NodeGone(String),
     /// A GPU of a machine, by its place in the list.
     Gpu(String, usize, GpuPicture),
+    /// Only what is used of such a GPU and its slices, which is most of what changes in a large fleet.
+    Used(String, usize, Used),
     /// A pod waits, or waits for another reason.
     Waiting(String, Waiting),
     /// A pod waits no more.
     WaitingGone(String),
     /// Something has happened.
     Happening(Happening),
+}
+
+/// What is used of a GPU.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Used {
+    /// Part of its time in which it was busy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy: Option<f64>,
+    /// MiB in use.
+    pub memory_used: u64,
+    /// Of its slices, in their order: part of the GPU's time, MiB, how that is known, and the part of the time in which it was held back.
+    pub slices: Vec<(Option<f64>, u64, Option<Evidence>, f64)>,
+}
+
+impl Used {
+    fn of(gpu: &GpuPicture) -> Self {
+        let slices = gpu.slices.iter();
+        Used {
+            busy: gpu.busy,
+            memory_used: gpu.memory_used,
+            slices: slices
+                .map(|slice| (slice.compute_used, slice.memory_used, slice.how, slice.throttled))
+                .collect(),
+        }
+    }
+
+    /// What makes the other of a GPU, if nothing but its use is different.
+    fn between(before: &GpuPicture, after: &GpuPicture) -> Option<Self> {
+        let mut slices = before.slices.iter().zip(&after.slices);
+        let same = rest(before) == rest(after)
+            && before.slices.len() == after.slices.len()
+            && slices.all(|(one, other)| rest_of_slice(one) == rest_of_slice(other));
+        same.then(|| Used::of(after))
+    }
+
+    fn show(&self, gpu: &mut GpuPicture) {
+        (gpu.busy, gpu.memory_used) = (self.busy, self.memory_used);
+        for (slice, used) in gpu.slices.iter_mut().zip(&self.slices) {
+            (slice.compute_used, slice.memory_used, slice.how, slice.throttled) = *used;
+        }
+    }
+}
+
+/// Everything of a GPU but its use and its slices. A field that is new must say here which it is.
+fn rest(gpu: &GpuPicture) -> impl PartialEq + '_ {
+    let GpuPicture {
+        uuid,
+        index,
+        product,
+        memory,
+        state,
+        why,
+        slots,
+        instances,
+        slices: _,
+        busy: _,
+        memory_used: _,
+    } = gpu;
+    (uuid, index, product, memory, state, why, slots, instances)
+}
+
+/// Everything of a slice but its use.
+fn rest_of_slice(slice: &Slice) -> impl PartialEq + '_ {
+    let Slice {
+        pod,
+        container,
+        workload,
+        mechanism,
+        instance,
+        compute,
+        memory,
+        since,
+        compute_used: _,
+        memory_used: _,
+        how: _,
+        throttled: _,
+    } = slice;
+    (pod, container, workload, mechanism, instance, compute, memory, since)
 }
 
 /// All that is different.
@@ -76,6 +157,12 @@ impl Picture {
                         *there = gpu.clone();
                     }
                 }
+                Change::Used(name, place, used) => {
+                    let node = self.nodes.get_mut(name).and_then(|node| node.gpus.get_mut(*place));
+                    if let Some(gpu) = node {
+                        used.show(gpu);
+                    }
+                }
                 Change::Waiting(pod, waiting) => drop(self.waiting.insert(pod.clone(), waiting.clone())),
                 Change::WaitingGone(pod) => drop(self.waiting.remove(pod)),
                 Change::Happening(happening) => {
@@ -116,9 +203,13 @@ fn node_changes(name: &str, before: &NodePicture, after: &NodePicture, changes: 
         return;
     }
     for (place, (before, after)) in before.gpus.iter().zip(&after.gpus).enumerate() {
-        if before != after {
-            changes.push(Change::Gpu(name.to_owned(), place, after.clone()));
+        if before == after {
+            continue;
         }
+        changes.push(match Used::between(before, after) {
+            Some(used) => Change::Used(name.to_owned(), place, used),
+            None => Change::Gpu(name.to_owned(), place, after.clone()),
+        });
     }
 }
 
@@ -131,7 +222,10 @@ mod tests {
         (0_u8..3, 0_u8..3, prop::collection::vec(0_u8..3, 0..3)).prop_map(|(uuid, used, pods)| GpuPicture {
             uuid: format!("GPU-{uuid}"),
             memory_used: u64::from(used),
-            slices: pods.iter().map(|pod| Slice { pod: format!("n/{pod}"), ..Slice::default() }).collect(),
+            slices: pods
+                .iter()
+                .map(|pod| Slice { pod: format!("n/{}", pod / 2), memory_used: u64::from(*pod), ..Slice::default() })
+                .collect(),
             ..GpuPicture::default()
         })
     }
@@ -153,6 +247,19 @@ mod tests {
             assert_eq!(made, other);
             assert_eq!(other.changes_to(&other), Vec::new());
         }
+    }
+
+    #[test]
+    fn use_alone_is_told_in_few_words() {
+        let slice = |memory_used| Slice { pod: "team/train".to_owned(), memory_used, ..Slice::default() };
+        let gpu = |memory| GpuPicture { slices: vec![slice(memory)], memory_used: memory, ..GpuPicture::default() };
+        let picture = |memory| {
+            let node = NodePicture { gpus: vec![gpu(memory)], ..NodePicture::default() };
+            Picture { nodes: [("a".to_owned(), node)].into(), ..Picture::default() }
+        };
+        let changes = picture(1).changes_to(&picture(2));
+        let told = serde_json::to_string(&changes).expect("JSON");
+        assert_eq!(told, r#"[{"used":["a",0,{"memoryUsed":2,"slices":[[null,2,null,0.0]]}]}]"#);
     }
 
     #[test]

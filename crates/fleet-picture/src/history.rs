@@ -1,6 +1,6 @@
 //! The last hours, look by look: whole pictures now and then, and changes in between.
 
-use crate::{Change, Picture, Summary};
+use crate::{Change, GpuPicture, NodePicture, Picture, Summary};
 use std::collections::VecDeque;
 
 /// One look.
@@ -29,23 +29,37 @@ pub struct History {
     frames: VecDeque<Frame>,
     last: Picture,
     since_key: usize,
-    /// Changes that are kept, at most.
+    /// How much is kept, at most, in hundreds of bytes or so.
     most: usize,
     kept: usize,
 }
 
 impl Frame {
-    /// How much it holds, in things that are different.
+    /// How much it holds, in hundreds of bytes or so.
     fn weight(&self) -> usize {
+        let gpu = |gpu: &GpuPicture| 3 + 2 * gpu.instances.len() + 4 * gpu.slices.len();
+        let node = |node: &NodePicture| 2 + node.gpus.iter().map(gpu).sum::<usize>();
         1 + match &self.body {
-            Body::Whole(picture) => picture.nodes.values().map(|node| node.gpus.len()).sum(),
-            Body::Since(changes) => changes.len(),
+            Body::Whole(picture) => {
+                let rest = picture.waiting.len() + picture.happenings.len();
+                3 * rest + picture.nodes.values().map(node).sum::<usize>()
+            }
+            Body::Since(changes) => changes
+                .iter()
+                .map(|change| match change {
+                    Change::Node(_, one) => node(one),
+                    Change::Gpu(_, _, one) => 1 + gpu(one),
+                    Change::Used(_, _, used) => 1 + used.slices.len() / 2,
+                    Change::Waiting(..) | Change::Happening(_) => 3,
+                    Change::NodeGone(_) | Change::WaitingGone(_) => 1,
+                })
+                .sum(),
         }
     }
 }
 
 impl History {
-    /// Keeps so many GPUs that have changed, so that memory is bounded whatever happens.
+    /// Keeps so many hundreds of bytes, or a few looks where they are larger, so that memory is bounded whatever happens.
     pub fn new(most: usize) -> Self {
         History { frames: VecDeque::new(), last: Picture::default(), since_key: KEY, most, kept: 0 }
     }

@@ -13,7 +13,7 @@ mod history;
 mod picture;
 mod summary;
 
-pub use change::{Change, Changes};
+pub use change::{Change, Changes, Used};
 pub use history::{Frame, History};
 pub use picture::{
     Evidence, GpuPicture, GpuState, Happening, Instance, Mechanism, NodePicture, Picture, Slice, Tone,
