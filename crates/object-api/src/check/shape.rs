@@ -22,6 +22,12 @@ pub(crate) fn shape(object: &mut Value) -> Result<(), Failure> {
         Value::Object(_) => {}
         _ => return wrong("metadata", "it is no object; write fields, as in {\"name\": \"a\"}".to_owned()),
     }
+    for field in ["name", "generateName", "namespace"] {
+        let value = &object["metadata"][field];
+        if !value.is_null() && !value.is_string() {
+            return wrong(&format!("metadata.{field}"), format!("{value} is no text"));
+        }
+    }
     Ok(())
 }
 
