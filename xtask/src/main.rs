@@ -1,5 +1,6 @@
-//! The project's own tasks: `cargo xtask tidy | test | ci | incumbents | cuda-symbols | limiter | dashboards | page | lab | fuzz`.
+//! The project's own tasks: `cargo xtask tidy | test | ci | incumbents | cuda-symbols | limiter | dashboards | page | api | lab | fuzz`.
 
+mod api;
 mod cuda_symbols;
 mod dashboards;
 mod fuzz;
@@ -26,6 +27,7 @@ usage: cargo xtask TASK
   limiter      build the shared object that limits processes, and say where it is; and one for tests that end processes inside it
   dashboards   write monitoring/grafana anew
   page         the dashboard's page in a real browser, in front of carve up
+  api          the dashboard's API, asked with everything that its OpenAPI document allows and forbids, in front of carve up
   lab VERB     a real Kubernetes: up [--kubernetes 1.36|1.35] [--nodes N] [--feature-gates A=true,…], fleet N, down, status, exec CMD…, kubeconfig, logs [COMPONENT],
                figures (what the agent costs beside NVIDIA's programs)
   fuzz [RUNS]  run every fuzz target for a number of cases (10000 unless told)
@@ -52,6 +54,7 @@ fn task(arguments: Vec<String>) -> Result<()> {
         ["limiter"] => limiter::build_both().map(|path| println!("{}", path.display())),
         ["dashboards"] => dashboards::write(),
         ["page"] => page::page(),
+        ["api"] => api::api(),
         ["lab", ref words @ ..] => lab::lab(words),
         ["lab-services", folder] => carve_lab::services(Path::new(folder)),
         ["lab-node", folder, number] => carve_lab::inside_node(Path::new(folder), number.parse()?),

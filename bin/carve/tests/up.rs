@@ -1,119 +1,10 @@
 //! `carve up` as people meet it: one command, a page, and verbs that talk to it; whatever happens to the process, nothing that was acknowledged is
 //! lost.
 
+mod running;
+
+use running::{Up, deployment, folder, until};
 use serde_json::Value;
-use std::fs::File;
-use std::io::Write;
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
-use tempfile::TempDir;
-
-const CARVE: &str = env!("CARGO_BIN_EXE_carve");
-
-/// A `carve up`, and everything of it.
-struct Up {
-    state: TempDir,
-    child: Child,
-    url: String,
-}
-
-fn carve(state: &Path) -> Command {
-    let mut command = Command::new(CARVE);
-    command.env("XDG_STATE_HOME", state).env_remove("KUBECONFIG").env_remove("CARVE_STATE_DIR");
-    command
-}
-
-impl Up {
-    fn start(state: TempDir, words: &[&str]) -> Self {
-        let told = state.path().join("told");
-        let log = File::create(&told).expect("a file");
-        let mut command = carve(state.path());
-        command.args(["up", "--listen", "127.0.0.1:0"]).args(words);
-        let child = command.stdout(Stdio::null()).stderr(log).spawn().expect("it starts");
-        let url = until("it says where its page is", || {
-            let text = std::fs::read_to_string(&told).ok()?;
-            let line = text.lines().find(|line| line.trim_start().starts_with("page"))?;
-            Some(line.split_whitespace().last()?.to_owned())
-        });
-        Up { state, child, url }
-    }
-
-    fn get(&self, path: &str) -> (u16, Value) {
-        let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
-        let mut answer = agent.get(format!("{}{path}", self.url)).call().expect("an answer");
-        let text = answer.body_mut().read_to_string().expect("a text");
-        (answer.status().as_u16(), serde_json::from_str(&text).unwrap_or(Value::String(text)))
-    }
-
-    fn post(&self, path: &str, kind: &str, body: &str) -> (u16, Value) {
-        let agent: ureq::Agent = ureq::Agent::config_builder().http_status_as_error(false).build().into();
-        let sent = agent.post(format!("{}{path}", self.url)).header("content-type", kind).send(body);
-        let mut answer = sent.expect("an answer");
-        let text = answer.body_mut().read_to_string().expect("a text");
-        (answer.status().as_u16(), serde_json::from_str(&text).unwrap_or(Value::String(text)))
-    }
-
-    fn run(&self, words: &[&str], input: &str) -> Output {
-        let mut command = carve(self.state.path());
-        command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("it starts");
-        // A verb that reads nothing may be gone already.
-        let _ = child.stdin.take().expect("stdin").write_all(input.as_bytes());
-        child.wait_with_output().expect("it ends")
-    }
-
-    fn said(&self, words: &[&str], input: &str) -> String {
-        let output = self.run(words, input);
-        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success(), "carve {}: {err}", words.join(" "));
-        out.into_owned()
-    }
-
-    fn refused(&self, words: &[&str], input: &str) -> (i32, String) {
-        let output = self.run(words, input);
-        assert!(!output.status.success(), "carve {} was not refused", words.join(" "));
-        (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
-    }
-
-    /// Kills it without a word, and starts it again on the same state.
-    fn kill_and_start(mut self, words: &[&str]) -> Self {
-        self.child.kill().expect("it is killed");
-        self.child.wait().expect("it is gone");
-        let state = std::mem::replace(&mut self.state, tempfile::tempdir().expect("a folder"));
-        drop(self);
-        Up::start(state, words)
-    }
-}
-
-impl Drop for Up {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let start = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-fn folder() -> TempDir {
-    tempfile::tempdir().expect("a folder")
-}
-
-fn deployment(name: &str, replicas: u32, limits: &str) -> String {
-    format!(
-        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}}}\nspec:\n  replicas: {replicas}\n  selector: {{matchLabels: {{app: {name}}}}}\n  \
-         template:\n    metadata: {{labels: {{app: {name}}}}}\n    spec:\n      containers:\n      - {{name: main, image: i, resources: {{limits: {{{limits}}}}}}}\n"
-    )
-}
 
 #[test]
 fn verbs_talk_to_it_as_they_talk_to_a_cluster() {
@@ -213,7 +104,7 @@ fn what_is_wrong_is_said_and_changes_nothing() {
             400,
             "kind".into(),
         ),
-        ("/api/v1/scale", "text/plain", "{}", 415, Value::Null),
+        ("/api/v1/scale", "text/plain", "{}", 415, "content-type".into()),
         ("/api/v1/apply", "application/yaml", half.as_str(), 422, "metadata.name".into()),
         ("/api/v1/what-if", json, r#"{"fleet":"toaster=1"}"#, 400, "fleet".into()),
         ("/api/v1/what-if", json, r#"{"shares":99}"#, 400, "shares".into()),

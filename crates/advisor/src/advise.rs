@@ -517,7 +517,12 @@ fn notes(situation: &Situation, workloads: &[WorkloadAdvice]) -> Vec<String> {
     let mut notes = situation.notes.clone();
     let waiting: u32 = workloads.iter().map(|workload| workload.waiting).sum();
     if waiting > 0 {
-        notes.push(format!("{waiting} pods wait for a node; they are not planned, and may need machines that are called free here"));
+        let who = if waiting == 1 {
+            "1 pod waits for a node; it is".to_owned()
+        } else {
+            format!("{waiting} pods wait for a node; they are")
+        };
+        notes.push(format!("{who} not planned, and may need machines that are called free here"));
     }
     if !workloads.is_empty() && workloads.iter().all(|workload| workload.observed.is_none()) {
         notes.push(

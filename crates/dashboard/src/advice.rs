@@ -32,7 +32,7 @@ pub(crate) async fn answer(State(door): State<Door>) -> Result<Json<Value>, Fail
     });
     let made = made
         .await
-        .map_err(|error| Failure::new(http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
+        .map_err(|error| Failure::ours(http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))?;
     Ok(Json(match made {
         Ok(advice) => shown(&advice),
         // A cluster without GPUs is nothing wrong; there is just nothing to say.

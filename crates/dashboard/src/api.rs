@@ -1,17 +1,18 @@
 //! The questions of the page, and their answers.
 
+use crate::asked::{Asked, not_so};
 use crate::backend::{About, Backend};
 use crate::failure::Failure;
 use crate::live::{Live, Missed};
 use crate::record::Record;
 use crate::{advice, changes, objects, openapi, what_if};
 use axum::body::{Body, Bytes};
-use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use carve_economics::{Question, WrongQuestion};
+use carve_economics::{Question, WrongQuestion, moment};
 use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use serde_json::json;
@@ -55,6 +56,7 @@ pub(crate) fn routes(backend: Arc<dyn Backend>, live: Live) -> Router {
         .route("/api/v1/label", post(changes::label))
         .route("/api/v1/openapi.json", get(|| async { Json(openapi::document()) }))
         .route("/metrics", get(metrics))
+        .method_not_allowed_fallback(not_so)
         .layer(DefaultBodyLimit::max(MOST))
         .with_state(Door { backend, live, record })
 }
@@ -74,18 +76,20 @@ struct When {
     at: Option<String>,
 }
 
-async fn picture(State(door): State<Door>, Query(when): Query<When>) -> Result<Response, Failure> {
+async fn picture(State(door): State<Door>, Asked(when): Asked<When>) -> Result<Response, Failure> {
     let json = [(header::CONTENT_TYPE, "application/json")];
     let Some(at) = when.at else { return Ok((json, door.live.written()).into_response()) };
     let hint = "seconds since 1970, as in ?at=1794880000";
     let at = at.parse::<i64>().map_err(|_| Failure::wrong("at", format!("'{at}' is no moment"), hint))?;
     let Some(found) = door.live.at(at) else {
         let looks = door.live.looks(i64::MIN);
-        let first = looks.first().map_or_else(
-            || "nothing is kept yet".to_owned(),
-            |look| format!("the first look that is kept is of {}", look.at),
+        let words = format!("nothing is kept of {}", moment(at));
+        let hint = looks.first().map_or_else(
+            || "nothing at all is kept yet; ask again in a moment".to_owned(),
+            |look| format!("the first look that is kept is of {}: ?at={}", moment(look.at), look.at),
         );
-        return Err(Failure { field: Some("at".to_owned()), ..Failure::new(StatusCode::NOT_FOUND, first) });
+        let failure = Failure::new(StatusCode::NOT_FOUND, words, hint);
+        return Err(Failure { field: Some("at".to_owned()), ..failure });
     };
     Ok(Json(json!({"version": 0, "picture": found})).into_response())
 }
@@ -96,7 +100,7 @@ struct Since {
     since: Option<String>,
 }
 
-async fn changes_stream(State(door): State<Door>, Query(asked): Query<Since>) -> Result<Response, Failure> {
+async fn changes_stream(State(door): State<Door>, Asked(asked): Asked<Since>) -> Result<Response, Failure> {
     let wrong = |text: &String| {
         Failure::wrong("since", format!("'{text}' is no version"), "the version of the picture you have")
     };
@@ -124,7 +128,7 @@ async fn changes_stream(State(door): State<Door>, Query(asked): Query<Since>) ->
     Ok((headers, body).into_response())
 }
 
-async fn history(State(door): State<Door>, Query(asked): Query<Since>) -> Result<Response, Failure> {
+async fn history(State(door): State<Door>, Asked(asked): Asked<Since>) -> Result<Response, Failure> {
     let hint = "seconds since 1970";
     let wrong = |text: &String| Failure::wrong("since", format!("'{text}' is no moment"), hint);
     let since = asked.since.map(|text| text.parse::<i64>().map_err(|_| wrong(&text))).transpose()?;
@@ -135,31 +139,33 @@ impl From<WrongQuestion> for Failure {
     fn from(wrong: WrongQuestion) -> Self {
         let (field, _) = wrong.0.split_once(':').unwrap_or(("since", ""));
         let field = if field.contains(' ') { "since" } else { field };
-        Failure::wrong(field, wrong.0.clone(), "")
+        // What to write stands behind what is wrong.
+        let (message, hint) = wrong.0.split_once("; ").unwrap_or((&wrong.0, "as in since=24h"));
+        Failure::wrong(field, message, hint)
     }
 }
 
 async fn covered(door: &Door, asked: &Question) -> Result<carve_economics::Covered, Failure> {
     let window = asked.window(now())?;
-    door.backend.covered(window).await.map_err(|why| Failure::new(StatusCode::BAD_GATEWAY, why))
+    door.backend.covered(window).await.map_err(|why| Failure::ours(StatusCode::BAD_GATEWAY, why))
 }
 
-async fn ledger(State(door): State<Door>, Query(asked): Query<Question>) -> Result<Response, Failure> {
+async fn ledger(State(door): State<Door>, Asked(asked): Asked<Question>) -> Result<Response, Failure> {
     asked.step()?;
     let window = asked.window(now())?;
     let items = door.backend.ledgers(window).await;
-    let items = items.map_err(|why| Failure::new(StatusCode::BAD_GATEWAY, why))?;
+    let items = items.map_err(|why| Failure::ours(StatusCode::BAD_GATEWAY, why))?;
     let list = json!({"apiVersion": carve_economics::API_VERSION, "kind": "LedgerList", "items": items});
     Ok(Json(list).into_response())
 }
 
-async fn cost(State(door): State<Door>, Query(asked): Query<Question>) -> Result<Response, Failure> {
+async fn cost(State(door): State<Door>, Asked(asked): Asked<Question>) -> Result<Response, Failure> {
     // What is asked wrongly is told before anybody is asked.
     asked.cost(&carve_economics::Covered::default())?;
     Ok(Json(asked.cost(&covered(&door, &asked).await?)?).into_response())
 }
 
-async fn allocation(State(door): State<Door>, Query(asked): Query<Question>) -> Result<Response, Failure> {
+async fn allocation(State(door): State<Door>, Asked(asked): Asked<Question>) -> Result<Response, Failure> {
     let window = asked.window(now())?;
     asked.allocation(&carve_economics::Covered::default(), window)?;
     Ok(Json(asked.allocation(&covered(&door, &asked).await?, window)?).into_response())

@@ -1,15 +1,13 @@
 //! What people change from the page, where that is allowed.
 
 use crate::api::Door;
+use crate::asked::Sent;
 use crate::failure::Failure;
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
 use carve_object_verbs::{Found, documents, find_named};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -49,37 +47,24 @@ pub(crate) struct Label {
     labels: BTreeMap<String, Option<String>>,
 }
 
-/// Reads what was sent, so that what is wrong is said with its field.
-pub(crate) fn read<T: DeserializeOwned>(headers: &HeaderMap, body: &Bytes) -> Result<T, Failure> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    // A form of another page can not send this.
-    if !kind.starts_with("application/json") {
-        let failure = Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("the body is '{kind}'"));
-        return Err(failure.hint("send application/json"));
-    }
-    let mut reader = serde_json::Deserializer::from_slice(body);
-    serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let (path, words) = (error.path().to_string(), error.inner().to_string());
-        // Of what is missing, or nobody knows, the name stands in the words.
-        let field = match path.as_str() {
-            "." => words.split('`').nth(1).unwrap_or("body").to_owned(),
-            path => path.to_owned(),
-        };
-        let hint = "api/v1/openapi.json says what is expected";
-        Failure::wrong(&field, format!("the body does not read: {words}"), hint)
-    })
-}
-
 fn name_is_there(name: &str) -> Result<(), Failure> {
     match name.is_empty() || name.contains('/') {
-        true => Err(Failure::wrong("name", format!("'{name}' is no name of an object"), "")),
+        true => Err(Failure::wrong(
+            "name",
+            format!("'{name}' is no name of an object"),
+            "as in \"name\": \"web\"",
+        )),
         false => Ok(()),
     }
 }
 
 async fn found(door: &Door, kind: &str) -> Result<Found, Failure> {
     let found = find_named(&door.backend.client(), kind).await;
-    found.map_err(|error| Failure { field: Some("kind".to_owned()), code: 400, ..error.into() })
+    found.map_err(|error| Failure {
+        field: Some("kind".to_owned()),
+        code: if error.code == 404 { 400 } else { error.code },
+        ..error.into()
+    })
 }
 
 fn namespace(found: &Found, written: &str) -> Result<String, Failure> {
@@ -91,30 +76,16 @@ fn namespace(found: &Found, written: &str) -> Result<String, Failure> {
     }
 }
 
-pub(crate) async fn apply(
-    State(door): State<Door>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Result<Json<Value>, Failure> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !kind.starts_with("application/yaml") && !kind.starts_with("application/json") {
-        let failure = Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("the body is '{kind}'"));
-        return Err(failure.hint("send application/yaml or application/json"));
-    }
-    let text = std::str::from_utf8(&body).map_err(|_| Failure::wrong("body", "the body is no text", ""))?;
-    let applied =
-        carve_object_verbs::apply(&door.backend.client(), &documents(text)?, "default", false).await?;
+pub(crate) async fn apply(State(door): State<Door>, sent: Sent) -> Result<Json<Value>, Failure> {
+    let documents = documents(sent.text()?)?;
+    let applied = carve_object_verbs::apply(&door.backend.client(), &documents, "default", false).await?;
     let results: Vec<Value> =
         applied.iter().map(|one| json!({"object": one.object, "outcome": one.outcome.word()})).collect();
     Ok(Json(json!({"results": results})))
 }
 
-pub(crate) async fn scale(
-    State(door): State<Door>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Result<Json<Value>, Failure> {
-    let asked: Scale = read(&headers, &body)?;
+pub(crate) async fn scale(State(door): State<Door>, sent: Sent) -> Result<Json<Value>, Failure> {
+    let asked: Scale = sent.read()?;
     name_is_there(&asked.name)?;
     if asked.replicas > 100_000 {
         return Err(Failure::wrong("replicas", format!("{} are too many", asked.replicas), "100000 at most"));
@@ -126,12 +97,8 @@ pub(crate) async fn scale(
     Ok(Json(json!({"message": format!("{}/{} scaled to {}", found.title(), asked.name, asked.replicas)})))
 }
 
-pub(crate) async fn delete(
-    State(door): State<Door>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Result<Json<Value>, Failure> {
-    let asked: Delete = read(&headers, &body)?;
+pub(crate) async fn delete(State(door): State<Door>, sent: Sent) -> Result<Json<Value>, Failure> {
+    let asked: Delete = sent.read()?;
     name_is_there(&asked.name)?;
     let found = found(&door, &asked.kind).await?;
     let namespace = namespace(&found, &asked.namespace)?;
@@ -139,12 +106,8 @@ pub(crate) async fn delete(
     Ok(Json(json!({"message": format!("{}/{} deleted", found.title(), asked.name)})))
 }
 
-pub(crate) async fn label(
-    State(door): State<Door>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Result<Json<Value>, Failure> {
-    let asked: Label = read(&headers, &body)?;
+pub(crate) async fn label(State(door): State<Door>, sent: Sent) -> Result<Json<Value>, Failure> {
+    let asked: Label = sent.read()?;
     name_is_there(&asked.name)?;
     let found = found(&door, &asked.kind).await?;
     let namespace = namespace(&found, &asked.namespace)?;

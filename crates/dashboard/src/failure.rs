@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use carve_object_verbs::VerbError;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -12,50 +13,49 @@ pub(crate) struct Failure {
     /// The HTTP status.
     pub(crate) code: u16,
     /// What is wrong.
+    #[schemars(length(min = 1))]
     pub(crate) message: String,
     /// With which field or parameter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) field: Option<String>,
     /// What to do.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) hint: Option<String>,
+    #[schemars(length(min = 1))]
+    pub(crate) hint: String,
 }
 
 impl Failure {
-    pub(crate) fn new(code: StatusCode, message: impl Into<String>) -> Self {
-        Failure { code: code.as_u16(), message: message.into(), field: None, hint: None }
+    pub(crate) fn new(code: StatusCode, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Failure { code: code.as_u16(), message: message.into(), field: None, hint: hint.into() }
     }
 
     /// Something in what was sent can not be so.
-    pub(crate) fn wrong(field: &str, message: impl Into<String>, hint: &str) -> Self {
-        Failure {
-            field: Some(field.to_owned()),
-            hint: Some(hint.to_owned()).filter(|hint| !hint.is_empty()),
-            ..Failure::new(StatusCode::BAD_REQUEST, message)
-        }
+    pub(crate) fn wrong(field: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Failure { field: Some(field.to_owned()), ..Failure::new(StatusCode::BAD_REQUEST, message, hint) }
     }
 
-    pub(crate) fn hint(self, hint: &str) -> Self {
-        Failure { hint: Some(hint.to_owned()), ..self }
+    /// Something here has failed, whatever was asked.
+    pub(crate) fn ours(code: StatusCode, message: impl Into<String>) -> Self {
+        Failure::new(code, message, "ask again; what carve writes to its standard error may say more")
     }
 }
 
-impl From<kube::Error> for Failure {
-    fn from(error: kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) => {
-                let code = StatusCode::from_u16(status.code).unwrap_or(StatusCode::BAD_GATEWAY);
-                let cause = status
-                    .details
-                    .as_ref()
-                    .and_then(|details| details.causes.first().map(|cause| cause.field.clone()));
-                Failure {
-                    field: cause.filter(|field| !field.is_empty()),
-                    ..Failure::new(code, status.message.clone())
-                }
-            }
-            other => Failure::new(StatusCode::BAD_GATEWAY, format!("the cluster does not answer: {other}")),
-        }
+impl From<VerbError> for Failure {
+    fn from(error: VerbError) -> Self {
+        let code = StatusCode::from_u16(error.code).unwrap_or(StatusCode::BAD_GATEWAY);
+        let hint = error.hint.unwrap_or_else(|| {
+            let words = match error.code {
+                404 => "carve get, or the page, shows what is there",
+                409 => "look at it again, and send what you want of it as it is now",
+                401 | 403 => "it is refused for the reason that stands there, and nothing was changed",
+                507 => "free some space where carve keeps its state; nothing was changed",
+                400..500 => "nothing was changed; put it right and send it again",
+                _ => "ask again; what carve writes to its standard error may say more",
+            };
+            words.to_owned()
+        });
+        // Where nobody can say which field it is, it is all of it.
+        let body = || matches!(error.code, 400 | 422).then(|| "body".to_owned());
+        Failure { field: error.field.or_else(body), ..Failure::new(code, error.message, hint) }
     }
 }
 

@@ -45,8 +45,8 @@ impl Access {
         if self.hosts.is_empty() || self.hosts.iter().any(|known| known == host) {
             return Ok(());
         }
-        let failure = Failure::new(StatusCode::FORBIDDEN, format!("this is not reached as '{host}'"));
-        Err(failure.hint("use the address that carve up printed"))
+        let message = format!("this is not reached as '{host}'");
+        Err(Failure::new(StatusCode::FORBIDDEN, message, "use the address that carve up printed"))
     }
 
     fn knows_token(&self, headers: &HeaderMap) -> Result<(), Failure> {
@@ -55,8 +55,8 @@ impl Access {
         if same(given, token) {
             return Ok(());
         }
-        let failure = Failure::new(StatusCode::UNAUTHORIZED, "a token is needed");
-        Err(failure.hint("send it as Authorization: Bearer TOKEN; it was printed when carve was started, or is in the file of --token-file"))
+        let hint = "send it as Authorization: Bearer TOKEN; it was printed when carve was started, or is in the file of --token-file";
+        Err(Failure::new(StatusCode::UNAUTHORIZED, "a token is needed", hint))
     }
 
     /// A browser says from which page a request comes.
@@ -77,11 +77,12 @@ impl Access {
             return Ok(());
         }
         if !Self::is_own_page(headers) {
-            return Err(Failure::new(StatusCode::FORBIDDEN, "another page may not change anything here"));
+            let message = "another page may not change anything here";
+            return Err(Failure::new(StatusCode::FORBIDDEN, message, "use the page at this address"));
         }
         if !self.may_change {
-            let failure = Failure::new(StatusCode::FORBIDDEN, "nothing may be changed here");
-            return Err(failure.hint("start it with --allow-changes, or use carve apply, scale and delete"));
+            let hint = "start it with --allow-changes, or use carve apply, scale and delete";
+            return Err(Failure::new(StatusCode::FORBIDDEN, "nothing may be changed here", hint));
         }
         Ok(())
     }

@@ -9,6 +9,7 @@
 
 mod advice;
 mod api;
+mod asked;
 mod backend;
 mod changes;
 mod failure;

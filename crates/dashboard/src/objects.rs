@@ -1,22 +1,17 @@
 //! What people may change: workloads with their numbers, and what a node is and could be.
 
 use crate::api::Door;
+use crate::asked::Asked;
 use crate::failure::Failure;
 use axum::Json;
-use axum::extract::{Query, State};
-use axum::http::StatusCode;
+use axum::extract::State;
 use carve_gpu_model::Product;
 use carve_object_verbs::{VerbError, find, get, list};
+use kube::Api;
+use kube::api::{DynamicObject, ListParams};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-
-impl From<VerbError> for Failure {
-    fn from(error: VerbError) -> Self {
-        let code = StatusCode::from_u16(error.code).unwrap_or(StatusCode::BAD_GATEWAY);
-        Failure { field: error.field, hint: error.hint, ..Failure::new(code, error.message) }
-    }
-}
 
 /// Kinds that make pods and that people scale.
 const KINDS: [(&str, &str); 4] =
@@ -89,18 +84,21 @@ pub(crate) struct Named {
 
 pub(crate) async fn node(
     State(door): State<Door>,
-    Query(named): Query<Named>,
+    Asked(named): Asked<Named>,
 ) -> Result<Json<Value>, Failure> {
-    let name = named.name.ok_or_else(|| Failure::wrong("name", "no node is named", "as in ?name=p4d-1"))?;
+    let name = named.name.filter(|name| !name.is_empty());
+    let name = name.ok_or_else(|| Failure::wrong("name", "no node is named", "as in ?name=p4d-1"))?;
     let client = door.backend.client();
     let found = find(&client, "v1", "Node").await?;
     let node = get(&client, &found, "", &name).await?;
     let picture = door.live.picture();
     let pictured = picture.nodes.get(&name);
+    let used = held(&client, &name).await?;
     let mut resources = serde_json::Map::new();
     for (resource, all) in node["status"]["allocatable"].as_object().into_iter().flatten() {
         if resource.starts_with("nvidia.com/") {
-            resources.insert(resource.clone(), json!({"all": text(all).parse::<u64>().unwrap_or(0)}));
+            let (all, used) = (count(all), used.get(resource).copied().unwrap_or(0));
+            resources.insert(resource.clone(), json!({"all": all, "used": used}));
         }
     }
     let product = pictured.and_then(|node| node.gpus.first()).map(|gpu| gpu.product.as_str());
@@ -110,6 +108,31 @@ pub(crate) async fn node(
         "migConfigs": product.map(mig_configs).unwrap_or_default(),
         "resources": resources,
     })))
+}
+
+/// A number of devices, as it is written.
+fn count(amount: &Value) -> u64 {
+    amount.as_str().map_or_else(|| amount.as_u64(), |text| text.parse().ok()).unwrap_or(0)
+}
+
+/// What pods on a node hold of each resource.
+async fn held(client: &kube::Client, node: &str) -> Result<BTreeMap<String, u64>, Failure> {
+    let found = find(client, "v1", "Pod").await?;
+    let pods: Api<DynamicObject> = Api::all_with(client.clone(), &found.resource);
+    let on_it = ListParams::default().fields(&format!("spec.nodeName={node}"));
+    let mut held: BTreeMap<String, u64> = BTreeMap::new();
+    for pod in pods.list(&on_it).await.map_err(VerbError::from)? {
+        if matches!(pod.data["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
+            continue;
+        }
+        for container in pod.data["spec"]["containers"].as_array().into_iter().flatten() {
+            for (name, amount) in container["resources"]["limits"].as_object().into_iter().flatten() {
+                let sum = held.entry(name.clone()).or_default();
+                *sum = sum.saturating_add(count(amount));
+            }
+        }
+    }
+    Ok(held)
 }
 
 /// Configs that such GPUs can have, by the names that NVIDIA's operator gives them.

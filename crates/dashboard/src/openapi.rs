@@ -21,19 +21,28 @@ fn parameter(name: &str, schema: &Value, words: &str) -> Value {
     json!({"name": name, "in": "query", "required": false, "description": words, "schema": schema})
 }
 
+/// An answer that says what is wrong.
+fn wrong(words: &str) -> Value {
+    json!({"description": words, "content": {"application/json": {"schema": reference("Failure")}}})
+}
+
+/// The same where it is always a field that is wrong.
+fn wrong_field(words: &str) -> Value {
+    let schema = json!({"allOf": [reference("Failure")], "required": ["field"]});
+    json!({"description": words, "content": {"application/json": {"schema": schema}}})
+}
+
 /// What an answer is, beside what goes wrong.
 fn responses(schema: &Value, content: &str) -> Value {
-    let wrong = |words: &str| json!({"description": words, "content": {"application/json": {"schema": reference("Failure")}}});
     json!({
         "200": {"description": "the answer", "content": {content: {"schema": schema}}},
-        "400": wrong("something in the question can not be so"),
+        "400": wrong_field("something in the question can not be so"),
         "401": wrong("a token is needed"),
         "403": wrong("it is not allowed here"),
         "404": wrong("there is no such thing"),
-        "409": wrong("somebody else has changed it"),
-        "413": {"description": "the body is too large"},
-        "415": wrong("the body is of another kind"),
-        "422": wrong("an object can not be so"),
+        "405": wrong("it can not be asked with this method"),
+        "500": wrong("something here has failed"),
+        "502": wrong("the cluster does not answer"),
     })
 }
 
@@ -41,12 +50,62 @@ fn look(summary: &str, parameters: Vec<Value>, schema: &Value, content: &str) ->
     json!({"get": {"summary": summary, "parameters": parameters, "responses": responses(schema, content)}})
 }
 
-fn act(summary: &str, body: &Value, content: &str, schema: &Value) -> Value {
+fn act(summary: &str, body: &Value, contents: &[&str], example: &Value, schema: &Value) -> Value {
+    let mut responses = responses(schema, "application/json");
+    responses["409"] = wrong("somebody else has changed it");
+    responses["413"] = wrong("the body is too large");
+    responses["415"] = wrong_field("the body is of another kind");
+    responses["422"] = wrong_field("an object can not be so");
+    responses["507"] = wrong("there is no room to write the change down; nothing was changed");
+    let content: Map<String, Value> = contents
+        .iter()
+        .map(|kind| ((*kind).to_owned(), json!({"schema": body, "example": example})))
+        .collect();
     json!({"post": {
         "summary": summary,
-        "requestBody": {"required": true, "content": {content: {"schema": body}}},
-        "responses": responses(schema, "application/json"),
+        "requestBody": {"required": true, "content": content},
+        "responses": responses,
     }})
+}
+
+/// A manifest, as far as it is the same for every kind of objects; several are a YAML stream.
+fn manifest() -> Value {
+    let name = json!({"type": "string", "minLength": 1, "maxLength": 253, "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"});
+    json!({
+        "type": "object", "required": ["apiVersion", "kind", "metadata"],
+        "properties": {
+            "apiVersion": {"type": "string", "minLength": 1}, "kind": {"type": "string", "minLength": 1},
+            "metadata": {"type": "object", "required": ["name"], "properties": {"name": name, "namespace": {"type": ["string", "null"]}}},
+        },
+    })
+}
+
+/// One that can be applied.
+fn deployment() -> Value {
+    let container = json!({"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": {"limits": {"nvidia.com/gpu": 1}}});
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {
+            "replicas": 2, "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}},
+        },
+    })
+}
+
+/// A node, and what it could be.
+fn node() -> Value {
+    let count = json!({"type": "integer", "minimum": 0});
+    let resource =
+        json!({"type": "object", "required": ["all", "used"], "properties": {"all": count, "used": count}});
+    json!({
+        "type": "object", "required": ["name", "labels", "migConfigs", "resources"],
+        "properties": {
+            "name": {"type": "string"},
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+            "migConfigs": {"type": "array", "items": {"type": "string"}},
+            "resources": {"type": "object", "additionalProperties": resource},
+        },
+    })
 }
 
 /// The document.
@@ -55,7 +114,7 @@ pub(crate) fn document() -> Value {
         .with(|settings| settings.definitions_path = "/components/schemas".into());
     let mut generator = settings.into_generator();
     let text = json!({"type": "string"});
-    let whole = json!({"type": "integer"});
+    let whole = json!({"type": "integer", "format": "int64", "minimum": i64::MIN, "maximum": i64::MAX});
     let any = json!({"type": "object"});
     let said = json!({"type": "object", "properties": {"message": text}, "required": ["message"]});
     let (about, picture, changes, summary) = (
@@ -77,8 +136,12 @@ pub(crate) fn document() -> Value {
     });
     let looks = json!({"type": "object", "required": ["looks"], "properties": {"looks": {"type": "array", "items": summary}}});
     let by = json!({"type": "string", "enum": ["namespace", "workload", "node", "mechanism"]});
-    let since =
-        parameter("since", &text, "a window: 90m, 24h, 7d, today, or two moments with a comma between them");
+    let window = json!({"type": "string", "pattern": "^(today|yesterday|[0-9]+[smhdw]|[0-9][0-9TZ:.+-]*(,[0-9][0-9TZ:.+-]*)?)$"});
+    let since = parameter(
+        "since",
+        &window,
+        "a window: 90m, 24h, 7d, today, or two moments with a comma between them",
+    );
     let mut paths = Map::new();
     let mut path = |name: &str, answer: Value| drop(paths.insert(name.to_owned(), answer));
     let json_text = "application/json";
@@ -87,7 +150,7 @@ pub(crate) fn document() -> Value {
     path("/api/v1/picture", look("Every GPU as its slices", vec![at], &numbered, json_text));
     let version = parameter(
         "since",
-        &json!({"type": "integer", "minimum": 0}),
+        &json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
         "the version of the picture that you have",
     );
     path(
@@ -114,21 +177,60 @@ pub(crate) fn document() -> Value {
     );
     path("/api/v1/advice", look("What should be changed, with its evidence", Vec::new(), &any, json_text));
     path("/api/v1/workloads", look("What makes pods", Vec::new(), &any, json_text));
+    let mut named = parameter("name", &json!({"type": "string", "minLength": 1}), "the node");
+    (named["required"], named["example"]) = (true.into(), "p4d-1".into());
+    path("/api/v1/node", look("A node: its labels and what it could be", vec![named], &node(), json_text));
+    path("/metrics", look("Series of what is used", Vec::new(), &text, "text/plain"));
     path(
-        "/api/v1/node",
-        look(
-            "A node: its labels and what it could be",
-            vec![parameter("name", &text, "the node")],
+        "/api/v1/what-if",
+        act(
+            "The same workloads on other machines",
+            &what_if,
+            &[json_text],
+            &json!({"fleet": "p4d.24xlarge=1,g5.2xlarge=2", "mechanisms": ["mig"], "shares": 4}),
             &any,
-            json_text,
         ),
     );
-    path("/metrics", look("Series of what is used", Vec::new(), &text, "text/plain"));
-    path("/api/v1/what-if", act("The same workloads on other machines", &what_if, json_text, &any));
-    path("/api/v1/apply", act("Applies manifests: all of them, or none", &text, "application/yaml", &any));
-    path("/api/v1/scale", act("Makes it so many", &scale, json_text, &said));
-    path("/api/v1/delete", act("Deletes an object", &delete, json_text, &said));
-    path("/api/v1/label", act("Sets and takes away labels", &label, json_text, &said));
+    path(
+        "/api/v1/apply",
+        act(
+            "Applies manifests: all of them, or none",
+            &manifest(),
+            &["application/yaml", json_text],
+            &deployment(),
+            &any,
+        ),
+    );
+    path(
+        "/api/v1/scale",
+        act(
+            "Makes it so many",
+            &scale,
+            &[json_text],
+            &json!({"kind": "Deployment", "namespace": "default", "name": "web", "replicas": 3}),
+            &said,
+        ),
+    );
+    path(
+        "/api/v1/delete",
+        act(
+            "Deletes an object",
+            &delete,
+            &[json_text],
+            &json!({"kind": "Deployment", "namespace": "default", "name": "web"}),
+            &said,
+        ),
+    );
+    path(
+        "/api/v1/label",
+        act(
+            "Sets and takes away labels",
+            &label,
+            &[json_text],
+            &json!({"kind": "Node", "name": "p4d-1", "labels": {"pool": "train", "old": null}}),
+            &said,
+        ),
+    );
     json!({
         "openapi": "3.1.0",
         "info": {"title": "carve", "version": env!("CARGO_PKG_VERSION"), "description": "What the dashboard asks. Whatever is wrong with a question is said with its field and a hint."},

@@ -1,8 +1,9 @@
 //! The page itself, which is a part of the program.
 
+use crate::asked::{not_so, nowhere};
 use axum::Router;
 use axum::extract::Path;
-use axum::http::{HeaderName, StatusCode, header};
+use axum::http::{HeaderName, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use rust_embed::RustEmbed;
@@ -15,11 +16,17 @@ struct Files;
 const POLICY: &str = "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'";
 
 pub(crate) fn routes() -> Router {
-    Router::new().route("/", get(|| async { file("index.html") })).route("/{*path}", get(named))
+    Router::new()
+        .route("/", get(|| async { file("index.html") }))
+        .route("/{*path}", get(named))
+        .method_not_allowed_fallback(not_so)
 }
 
-async fn named(Path(path): Path<String>) -> Response {
-    file(&path)
+async fn named(Path(path): Path<String>, uri: Uri) -> Response {
+    match path.starts_with("api/") {
+        true => nowhere(&uri).into_response(),
+        false => file(&path),
+    }
 }
 
 fn content_type(path: &str) -> &'static str {

@@ -1,12 +1,10 @@
 //! As it could be: the workloads that are there, planned on other machines or with other mechanisms.
 
 use crate::api::Door;
-use crate::changes::read;
+use crate::asked::Sent;
 use crate::failure::Failure;
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::HeaderMap;
 use carve_economics::Hours;
 use carve_fleet_picture::{GpuPicture, Instance, Mechanism as Shown, NodePicture, Picture, Slice, Waiting};
 use carve_fleet_plan::{Plan, PlannedNode, Pool, Settings, plan, pools};
@@ -96,12 +94,8 @@ async fn manifests(door: &Door) -> Result<String, Failure> {
     Ok(json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string())
 }
 
-pub(crate) async fn answer(
-    State(door): State<Door>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Result<Json<Value>, Failure> {
-    let asked: Asked = read(&headers, &body)?;
+pub(crate) async fn answer(State(door): State<Door>, sent: Sent) -> Result<Json<Value>, Failure> {
+    let asked: Asked = sent.read()?;
     let picture = door.live.picture();
     let fleet = asked.fleet.as_deref().map(str::trim).filter(|text| !text.is_empty());
     let fleet = fleet.map_or_else(|| fleet_of(&picture), str::to_owned);
@@ -115,7 +109,7 @@ pub(crate) async fn answer(
     let text = manifests(&door).await?;
     let then = tokio::task::spawn_blocking(move || planned(&text, &pools, settings)).await;
     let then =
-        then.map_err(|error| Failure::new(http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))??;
+        then.map_err(|error| Failure::ours(http::StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))??;
     let now = json!({
         "picture": *picture, "dollarsPerHour": per_hour(&picture),
         "dollarsPerMonth": per_hour(&picture) * f64::from(MONTH), "waiting": picture.waiting.len(),

@@ -64,6 +64,8 @@ pub(crate) struct Engine {
     books: Books,
     /// Machines whose Node may not be true any more.
     dirty: BTreeSet<String>,
+    /// Machines that are cut otherwise than is written down.
+    unkept: BTreeSet<String>,
     looked: i64,
     saved: i64,
     picture: Picture,
@@ -108,6 +110,7 @@ impl Engine {
             placing: Placing::default(),
             workloads: Workloads::default(),
             views: Views::default(),
+            unkept: BTreeSet::new(),
             looked: 0,
             saved: 0,
             picture: Picture::default(),
@@ -144,7 +147,7 @@ impl Engine {
     }
 
     /// Keeps what the GPUs of a machine are cut into.
-    fn keep_state(&self, name: &str) {
+    fn keep_state(&mut self, name: &str) {
         let Some(machine) = self.machines.get(name) else { return };
         let Some(state) = machine.state() else { return };
         let kept = json!({"spec": machine.spec, "state": state});
@@ -154,16 +157,40 @@ impl Engine {
                 false => Act::Put(json!({"metadata": {}, "machine": kept})),
             })
         };
-        if let Err(error) = self.api.store().change(&kept_key(name), put) {
-            tracing::warn!(%error, machine = name, "what its GPUs are cut into can not be kept");
+        match self.api.store().change(&kept_key(name), put) {
+            Ok(_) => drop(self.unkept.remove(name)),
+            Err(error) => {
+                let what = "what GPUs are cut into can not be kept";
+                self.teller.complain(what, name, &error.to_string());
+                self.unkept.insert(name.to_owned());
+            }
         }
     }
 
     /// Writes the Nodes, of which admission must know before anybody asks for something.
     pub(crate) fn appear(&self) {
-        for (number, machine) in self.machines.values().enumerate() {
-            nodes::keep(&self.api, machine, number);
+        for (number, (name, machine)) in self.machines.iter().enumerate() {
+            // All of them are written once more with the first round.
+            if let Err(why) = nodes::keep(&self.api, machine, number) {
+                self.teller.complain("Nodes can not be written", name, &why);
+            }
         }
+    }
+
+    /// Makes those Nodes true that may not be any more.
+    fn keep_nodes(&mut self) {
+        let mut late = BTreeSet::new();
+        for name in std::mem::take(&mut self.dirty) {
+            let number = self.machines.keys().position(|one| *one == name).unwrap_or(0);
+            if let Some(machine) = self.machines.get(&name) {
+                self.placing.offers(machine);
+                if let Err(why) = nodes::keep(&self.api, machine, number) {
+                    self.teller.complain("Nodes can not be written", &name, &why);
+                    late.insert(name);
+                }
+            }
+        }
+        self.dirty = late;
     }
 
     /// One round. Returns how many milliseconds it may take until the next one where nobody writes anything.
@@ -179,14 +206,11 @@ impl Engine {
         self.dirty.extend(came);
         if now - self.looked >= LOOK {
             self.measure(now);
-        }
-        for name in std::mem::take(&mut self.dirty) {
-            let number = self.machines.keys().position(|one| *one == name).unwrap_or(0);
-            if let Some(machine) = self.machines.get(&name) {
-                self.placing.offers(machine);
-                nodes::keep(&self.api, machine, number);
+            for name in self.unkept.clone() {
+                self.keep_state(&name);
             }
         }
+        self.keep_nodes();
         self.draw(now);
         self.pause(now)
     }
@@ -270,6 +294,11 @@ impl Engine {
                 for (namespace, pod) in asked_to_go {
                     let _ = self.api.delete(kind("pods"), &namespace, &pod, None);
                 }
+            }
+            if let (Some(why), Some(node)) =
+                (machine.newly_failed(before.0.as_ref()), self.api.get(kind("nodes"), "", name))
+            {
+                self.teller.tell(&self.api, &node, Tone::Warning, "CutFailed", why);
             }
             changed |= before != (machine.asked.clone(), machine.order.clone(), machine.cutting.is_some());
             if changed {
@@ -415,7 +444,8 @@ fn asks(pod: &Value) -> String {
         for (name, amount) in container["resources"]["limits"].as_object().into_iter().flatten() {
             let count = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned).parse::<i64>();
             if let (true, Ok(count)) = (name.contains('/'), count) {
-                *sums.entry(name.clone()).or_default() += count;
+                let sum = sums.entry(name.clone()).or_default();
+                *sum = sum.saturating_add(count);
             }
         }
     }

@@ -55,8 +55,30 @@ pub enum FleetError {
     #[error("{0} machines are more than are simulated in one process; {MOST} are the most")]
     Many(u64),
     /// A file that does not read.
-    #[error("the fleet does not read: {0}")]
-    File(String),
+    #[error("the fleet does not read{}, {field}: {why}; {hint}", .line.map(|line| format!(" in line {line}")).unwrap_or_default())]
+    File {
+        /// Counted from 1, where it is known.
+        line: Option<u64>,
+        /// As in `machines[0].count`.
+        field: String,
+        /// What is wrong.
+        why: String,
+        /// What to write.
+        hint: &'static str,
+    },
+    /// A machine that can not be simulated.
+    #[error("machine '{0}' can not be simulated: {1}")]
+    Machine(String, String),
+    /// A name that no Node can have.
+    #[error(
+        "'{0}' is no name of a machine; write up to 50 lower case letters, digits and '-', beginning and ending with a letter or digit"
+    )]
+    Name(String),
+    /// A label that no Node can have.
+    #[error(
+        "machine '{0}': the label '{1}: {2}' can not be; keys and values are up to 63 letters, digits, '-', '_' and '.', and a key may have a domain and '/' in front"
+    )]
+    Label(String, String, String),
     /// Two of one name.
     #[error("two machines are called '{0}'; give one of them another 'name'")]
     Twice(String),
@@ -89,12 +111,58 @@ struct WrittenMachines {
     #[serde(rename = "type")]
     kind: String,
     #[serde(default)]
-    count: Option<u32>,
+    count: Option<i64>,
     /// What they are called; numbered where there are several.
     #[serde(default)]
     name: Option<String>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
+}
+
+/// Reads a file, so that what is wrong is said with its line and its field.
+fn read(text: &str) -> Result<Written, FleetError> {
+    let mut field = String::new();
+    let read = serde_saphyr::with_deserializer_from_str(text, |reader| {
+        serde_path_to_error::deserialize(reader).map_err(|error| {
+            field = error.path().to_string();
+            error.into_inner()
+        })
+    });
+    read.map_err(|error| {
+        let why = error.without_snippet().to_string();
+        let hint = match field.rsplit('.').next().unwrap_or_default() {
+            _ if why.contains("unknown field") => {
+                "known are machines, and type, count, name and labels of each"
+            }
+            "count" => "write a number, as in count: 4",
+            "type" => "write a text, as in type: g5.2xlarge",
+            "name" => "write a text, as in name: big",
+            word if word == "labels" || field.contains(".labels.") => {
+                "write texts, as in labels: {pool: train}, and put numbers in quotes"
+            }
+            _ => "write a list of machines, as in machines: [{type: g5.2xlarge, count: 4}]",
+        };
+        let field = if matches!(field.as_str(), "" | ".") { "machines".to_owned() } else { field };
+        FleetError::File { line: error.location().map(|at| at.line()), field, why, hint }
+    })
+}
+
+fn is_plain(text: &str, most: usize, besides: &[u8]) -> bool {
+    let (bytes, inside) = (text.as_bytes(), |letter: &u8| letter.is_ascii_alphanumeric());
+    bytes.len() <= most
+        && bytes.iter().all(|letter| inside(letter) || besides.contains(letter))
+        && bytes.first().is_none_or(inside)
+        && bytes.last().is_none_or(inside)
+}
+
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && is_plain(name, 50, b"-") && !name.bytes().any(|letter| letter.is_ascii_uppercase())
+}
+
+fn is_label(key: &str, value: &str) -> bool {
+    let (domain, name) = key.split_once('/').unwrap_or(("a", key));
+    let named = !name.is_empty() && is_plain(name, 63, b"-_.");
+    named && !domain.is_empty() && is_plain(domain, 253, b"-.") && is_plain(value, 63, b"-_.")
 }
 
 impl Fleet {
@@ -113,13 +181,17 @@ impl Fleet {
 
     /// Reads a file.
     pub fn from_yaml(text: &str) -> Result<Self, FleetError> {
-        let written: Written =
-            serde_saphyr::from_str(text).map_err(|error| FleetError::File(error.to_string()))?;
+        let written: Written = read(text)?;
         Fleet::of(written)
     }
 
     fn of(written: Written) -> Result<Self, FleetError> {
-        let all: u64 = written.machines.iter().map(|one| u64::from(one.count.unwrap_or(1))).sum();
+        let mut all = 0_u64;
+        for one in &written.machines {
+            let count = one.count.unwrap_or(1);
+            let wrong = || FleetError::Count(one.kind.clone(), count.to_string());
+            all = all.saturating_add(u64::try_from(count).ok().filter(|count| *count > 0).ok_or_else(wrong)?);
+        }
         if all > u64::from(MOST) {
             return Err(FleetError::Many(all));
         }
@@ -127,8 +199,11 @@ impl Fleet {
         for one in written.machines {
             machine(&one.kind)?;
             let count = one.count.unwrap_or(1);
-            if count == 0 {
-                return Err(FleetError::Count(one.kind, "0".to_owned()));
+            if let Some(name) = one.name.as_ref().filter(|name| !is_name(name)) {
+                return Err(FleetError::Name(name.clone()));
+            }
+            if let Some((key, value)) = one.labels.iter().find(|(key, value)| !is_label(key, value)) {
+                return Err(FleetError::Label(one.kind, key.clone(), value.clone()));
             }
             let plain: String =
                 one.kind.split(['.', ':']).next().unwrap_or("node").to_lowercase().replace('_', "-");
@@ -195,8 +270,24 @@ mod tests {
             assert!(error.contains(words), "{text}: {error}");
         }
         for (text, words) in [
-            ("machines: 3", "does not read"),
-            ("machines: [{type: g5.xlarge, colour: red}]", "colour"),
+            ("machines: 3", "write a list of machines"),
+            ("", "write a list of machines"),
+            ("machines: [", "does not read"),
+            ("machines:\n- type: g5.xlarge\n  colour: red\n", "line 3"),
+            (
+                "machines: [{type: g5.xlarge, colour: red}]",
+                "known are machines, and type, count, name and labels",
+            ),
+            (
+                "machines:\n- {type: g5.xlarge}\n- {type: g5.xlarge, count: many}\n",
+                "line 3, machines[1].count",
+            ),
+            ("machines: [{type: g5.xlarge, count: -1}]", "'-1' is no number of machines from 1 to 2000"),
+            ("machines: [{type: g5.xlarge, count: 99999999999999999999}]", "write a number"),
+            ("machines: [{type: g5.xlarge, labels: [a]}]", "write texts, as in labels"),
+            ("machines: [{type: g5.xlarge, labels: {a: not so}}]", "the label 'a: not so' can not be"),
+            ("machines: [{type: g5.xlarge, name: Big One}]", "'Big One' is no name of a machine"),
+            ("machines: [{count: 2}]", "type"),
             (
                 "machines: [{type: g5.xlarge, name: a}, {type: g5.xlarge, name: a}]",
                 "two machines are called 'a'",

@@ -6,8 +6,11 @@ use carve_fleet_picture::{Happening, Tone};
 use carve_object_api::ObjectApi;
 use carve_object_store::{Act, Key};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Events that are kept.
 const KEPT: usize = 1_000;
@@ -16,9 +19,25 @@ const KEPT: usize = 1_000;
 #[derive(Debug, Default)]
 pub(crate) struct Teller {
     number: AtomicU64,
+    /// What went wrong here, and when it was last said, in milliseconds since 1970.
+    said: Mutex<BTreeMap<String, i64>>,
 }
 
+/// How soon the same is said again.
+const AGAIN: i64 = 60_000;
+
 impl Teller {
+    /// Says in the log what could not be done, which is tried again and again: the same once a minute, however many it happens to.
+    pub(crate) fn complain(&self, what: &str, whose: &str, why: &str) {
+        let (line, now) = (format!("{what}: {why}"), now());
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.retain(|_, at| now - *at < AGAIN);
+        if let Entry::Vacant(new) = said.entry(line) {
+            tracing::warn!(first = whose, "{}", new.key());
+            new.insert(now);
+        }
+    }
+
     /// Tells something about an object. The same about the same object is counted.
     pub(crate) fn tell(&self, api: &ObjectApi, about: &Value, tone: Tone, reason: &str, words: &str) {
         let at = moment(now());
@@ -50,7 +69,7 @@ impl Teller {
             Ok::<_, Infallible>(Act::Put(event))
         };
         if let Err(error) = api.store().change(&key, put) {
-            tracing::warn!(%error, "an event can not be kept");
+            self.complain("events can not be kept", name_of(about), &error.to_string());
         }
         // Now and then what is old goes.
         if self.number.fetch_add(1, Ordering::Relaxed) % 100 == 99 {

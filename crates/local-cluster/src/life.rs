@@ -56,9 +56,9 @@ fn by_the_clock(
     let mut gone = Vec::new();
     for tenant in machine.tenants.values_mut() {
         match tenant.stage {
-            Stage::Starting { until } if now >= until => {
+            // Where that can not be written down it begins later.
+            Stage::Starting { until } if now >= until && began(api, teller, tenant, node, now) => {
                 tenant.stage = Stage::Running { since: now };
-                began(api, teller, tenant, node, now);
             }
             Stage::Ending { until } if now >= until => {
                 let _ = api.delete(kind("pods"), &tenant.namespace, &tenant.name, Some(0));
@@ -66,7 +66,7 @@ fn by_the_clock(
             }
             Stage::Running { since } => {
                 let lasts = tenant.behaviour.lasts.map(|seconds| (seconds * 1000.0) as i64);
-                if lasts.is_some_and(|lasts| now >= since + lasts) {
+                if lasts.is_some_and(|lasts| now >= since.saturating_add(lasts)) {
                     if ended(api, teller, tenant, now) {
                         gone.push(tenant.uid.clone());
                     } else {
@@ -179,10 +179,10 @@ fn statuses(pod: &Value, state: &Value, ready: bool, restarts: i64) -> Value {
         .collect()
 }
 
-/// The program of a pod runs.
-fn began(api: &ObjectApi, teller: &Teller, tenant: &Tenant, node: &str, now: i64) {
+/// The program of a pod runs. Returns whether that is written down.
+fn began(api: &ObjectApi, teller: &Teller, tenant: &Tenant, node: &str, now: i64) -> bool {
     let at = moment(now);
-    let _ = api.update(kind("pods"), &tenant.namespace, &tenant.name, |pod| {
+    let written = api.update(kind("pods"), &tenant.namespace, &tenant.name, |pod| {
         let ip = format!("10.64.{}.{}", now / 250 % 250, 1 + now % 250);
         pod["status"]["phase"] = "Running".into();
         pod["status"]["startTime"] = at.clone().into();
@@ -192,7 +192,11 @@ fn began(api: &ObjectApi, teller: &Teller, tenant: &Tenant, node: &str, now: i64
             set_condition(pod, condition, "True", "", "");
         }
     });
-    let Some(pod) = api.get(kind("pods"), &tenant.namespace, &tenant.name) else { return };
+    if let Err(failure) = written {
+        teller.complain("pods can not be said to run", &tenant.name, &failure.message);
+        return false;
+    }
+    let Some(pod) = api.get(kind("pods"), &tenant.namespace, &tenant.name) else { return true };
     teller.tell(api, &pod, Tone::Normal, "Started", &format!("{} runs on {node}", tenant.pod()));
     if !tenant.wrong.is_empty() {
         let words = format!(
@@ -201,6 +205,7 @@ fn began(api: &ObjectApi, teller: &Teller, tenant: &Tenant, node: &str, now: i64
         );
         teller.tell(api, &pod, Tone::Warning, "NotUnderstood", &words);
     }
+    true
 }
 
 /// The program of a pod has come to its end. Returns whether the pod has, too.

@@ -113,8 +113,8 @@ fn is_ours(label: &str) -> bool {
     (label.starts_with("nvidia.com/") && label != names::MIG_CONFIG) || label.starts_with("carve.dev/model.")
 }
 
-/// Makes the Node of a machine true; one that is not there is made.
-pub(crate) fn keep(api: &ObjectApi, machine: &Machine, number: usize) {
+/// Makes the Node of a machine true; one that is not there is made. Says why where it can not be written.
+pub(crate) fn keep(api: &ObjectApi, machine: &Machine, number: usize) -> Result<(), String> {
     let (labels, capacity) = (own_labels(machine), capacity(machine));
     let (report, parts) = (machine.report(), machine.parts());
     let at = moment(now());
@@ -169,9 +169,7 @@ pub(crate) fn keep(api: &ObjectApi, machine: &Machine, number: usize) {
         set_condition(&mut node, names::CONFIGURED, word, if why.is_empty() { "InForce" } else { "Refused" }, why);
         Ok::<_, Infallible>(if before == Some(&node) { Act::Leave } else { Act::Put(node) })
     });
-    if let Err(error) = made {
-        tracing::warn!(%error, node = machine.spec.name, "its Node can not be written");
-    }
+    made.map(drop).map_err(|error| error.to_string())
 }
 
 /// The Nodes by name, each read once for as long as nobody changes it.

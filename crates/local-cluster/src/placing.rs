@@ -132,7 +132,7 @@ impl Placing {
                         annotations[DEVICES] = place.devices.to_annotation().into();
                     }
                     if let Err(failure) = api.bind(pod, &place.node, &annotations) {
-                        tracing::warn!(pod = name_of(pod), "it can not be bound: {}", failure.message);
+                        teller.complain("pods can not be bound", name_of(pod), &failure.message);
                         continue;
                     }
                     let bound = api.get(kind("pods"), namespace_of(pod), name_of(pod));
@@ -222,10 +222,14 @@ impl Placing {
         if self.told.get(uid_of(pod)).is_some_and(|told| told == words) {
             return;
         }
-        self.told.insert(uid_of(pod).to_owned(), words.to_owned());
-        let _ = api.update(kind("pods"), namespace_of(pod), name_of(pod), |pod| {
+        let told = api.update(kind("pods"), namespace_of(pod), name_of(pod), |pod| {
             set_condition(pod, "PodScheduled", "False", "Unschedulable", words);
         });
+        if let Err(failure) = told {
+            teller.complain("pods can not be told why they wait", name_of(pod), &failure.message);
+            return;
+        }
+        self.told.insert(uid_of(pod).to_owned(), words.to_owned());
         teller.tell(api, pod, Tone::Warning, "FailedScheduling", words);
     }
 }

@@ -69,7 +69,7 @@ struct Asked {
 
 impl Asked {
     async fn ask(&self, path: &str, request: Value) -> Value {
-        let refused = |why: String| json!({"allowed": false, "status": {"code": 500, "message": why}});
+        let refused = |why: String| json!({"allowed": false, "status": {"code": 503, "message": why}});
         let review =
             json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request});
         let sent = Request::post(path)
@@ -160,6 +160,11 @@ impl LocalCluster {
     /// What people see.
     pub fn seen(&self) -> Seen {
         self.told.subscribe()
+    }
+
+    /// Whether objects may be written: before that nobody is asked whether they are admitted.
+    pub fn ready(&self) -> watch::Receiver<bool> {
+        self.ready.subscribe()
     }
 
     /// Makes what every cluster has.

@@ -2,6 +2,7 @@
 
 use crate::admission::Admission;
 use crate::asked::Asked;
+use crate::check::MOST_REPLICAS;
 use crate::failure::Failure;
 use crate::patch::Style;
 use crate::read::{Form, Meant, as_kept, list, shaped, watch};
@@ -195,9 +196,7 @@ impl ObjectApi {
         let form = Form::of(header(request.headers(), header::ACCEPT));
         let content_type = header(request.headers(), header::CONTENT_TYPE).to_owned();
         let body = Body::new(http_body_util::Limited::new(request.into_body(), MOST)).collect().await;
-        let bytes = body
-            .map_err(|error| Failure::bad_request(format!("the body can not be read: {error}")))?
-            .to_bytes();
+        let bytes = body.map_err(|error| unread(&*error.into_inner()))?.to_bytes();
         let written = |written: Written| {
             let code = if written.new { StatusCode::CREATED } else { StatusCode::OK };
             json_of(code, &shaped(&written.object, asked.kind, form), &written.warnings)
@@ -241,9 +240,10 @@ impl ObjectApi {
                 Ok(written(writer.replace(&asked, object).await?))
             }
             ("PATCH", None | Some("status")) => {
+                let style = Style::of(&content_type)?;
                 let patch = as_kept(read_body(&bytes, &content_type)?, asked.kind);
                 let asked = Asked { kind: kept_kind(asked.kind), ..asked.clone() };
-                Ok(written(writer.patch(&asked, patch, Style::of(&content_type)?).await?))
+                Ok(written(writer.patch(&asked, patch, style).await?))
             }
             ("DELETE", None) => {
                 let options = read_body(&bytes, &content_type)?;
@@ -296,7 +296,7 @@ impl ObjectApi {
             "PUT" => sent.clone(),
             _ => crate::patch::patched(&scale_of(&*self.there(asked)?), sent, Style::of(content_type)?)?,
         };
-        let number = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
+        let number = replicas(&wanted, asked.name.as_deref().unwrap_or_default())?;
         let whole = Asked { part: None, ..asked.clone() };
         let mut patch = json!({"spec": {"replicas": number}});
         if let Some(version) =
@@ -306,6 +306,29 @@ impl ObjectApi {
         }
         let written = writer.patch(&whole, patch, Style::Merge).await?;
         Ok(json_of(StatusCode::OK, &scale_of(&written.object), &written.warnings))
+    }
+}
+
+/// Why a body was not read to its end.
+fn unread(error: &(dyn std::error::Error + 'static)) -> Failure {
+    let mut cause = Some(error);
+    while let Some(one) = cause {
+        if one.is::<http_body_util::LengthLimitError>() {
+            return Failure::too_large(MOST);
+        }
+        cause = one.source();
+    }
+    Failure::bad_request(format!("the body can not be read: {error}"))
+}
+
+/// How many a Scale asks for. One that does not say so does not mean none.
+fn replicas(scale: &Value, name: &str) -> Result<i64, Failure> {
+    let wrong = |why: String| Failure::invalid("Scale", name, vec![("spec.replicas".to_owned(), why)]);
+    match &scale["spec"]["replicas"] {
+        Value::Null => Err(wrong("Required value: write how many, as in 3".to_owned())),
+        value => value.as_i64().filter(|number| (0..=MOST_REPLICAS).contains(number)).ok_or_else(|| {
+            wrong(format!("Invalid value: {value}: must be a number from 0 to {MOST_REPLICAS}"))
+        }),
     }
 }
 

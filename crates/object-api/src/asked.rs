@@ -95,6 +95,14 @@ impl Asked {
             return Err(unknown());
         }
         let query = query(uri);
+        for number in ["timeoutSeconds", "limit", "gracePeriodSeconds"] {
+            if let Some(text) = query.get(number).filter(|text| !text.is_empty())
+                && text.parse::<i64>().is_err()
+            {
+                let why = format!("'{text}' is no whole number");
+                return Err(Failure::unreadable(format!("{number}: {why}"), number, &why));
+            }
+        }
         Ok(Asked { kind, namespace, name, part, method: method.clone(), query })
     }
 

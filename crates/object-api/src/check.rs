@@ -1,8 +1,13 @@
 //! Whether an object can be what it says that it is.
 
 mod schema;
+mod shape;
 mod templates;
 mod typed;
+
+pub(crate) use shape::{labels_in, shape};
+pub(crate) use templates::MOST_REPLICAS;
+pub(crate) use typed::read_options;
 
 use crate::failure::Failure;
 use crate::resources::Kind;
@@ -39,21 +44,12 @@ pub(crate) fn check(object: &mut Value, kind: &Kind, unknown: Unknown) -> Result
     if let Some(why) = wrong_name(&name) {
         causes.push(("metadata.name".to_owned(), format!("Invalid value: \"{name}\": {why}")));
     }
-    for (field, part) in [("labels", true), ("annotations", false)] {
-        for (key, value) in object["metadata"][field].as_object().into_iter().flatten() {
-            let ok = value.as_str().is_some_and(|value| !part || is_label_value(value));
-            if !ok {
-                causes.push((
-                    format!("metadata.{field}.{key}"),
-                    format!(
-                        "Invalid value: {value}: a label value is up to 63 letters, digits, '-', '_' and '.'"
-                    ),
-                ));
-            }
-        }
-    }
+    labels_in(&object["metadata"], "metadata", &mut causes);
     let strangers = match schema::of(kind) {
-        Some(schema) => schema.check(object, &mut causes),
+        Some(schema) => {
+            typed::metadata(object, kind)?;
+            schema.check(object, &mut causes)
+        }
         None => typed::check(object, kind)?,
     };
     templates::check(object, kind, &mut causes);
@@ -62,13 +58,17 @@ pub(crate) fn check(object: &mut Value, kind: &Kind, unknown: Unknown) -> Result
     }
     let told: Vec<String> = strangers.iter().map(|path| format!("unknown field \"{path}\"")).collect();
     match unknown {
-        Unknown::Refuse if !told.is_empty() => Err(Failure::bad_request(format!(
-            "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
-            kind.kind,
-            kind.version,
-            kind.kind,
-            told.join(", ")
-        ))),
+        Unknown::Refuse if !told.is_empty() => {
+            let message = format!(
+                "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
+                kind.kind,
+                kind.version,
+                kind.kind,
+                told.join(", ")
+            );
+            let causes = strangers.into_iter().zip(told).collect();
+            Err(Failure { causes, ..Failure::bad_request(message) })
+        }
         Unknown::Ignore => Ok(Vec::new()),
         _ => Ok(told),
     }
@@ -91,15 +91,6 @@ fn wrong_name(name: &str) -> Option<&'static str> {
         }
         _ => None,
     }
-}
-
-fn is_label_value(value: &str) -> bool {
-    let inside = |letter: u8| letter.is_ascii_alphanumeric();
-    let bytes = value.as_bytes();
-    bytes.len() <= 63
-        && bytes.iter().all(|letter| inside(*letter) || b"-_.".contains(letter))
-        && bytes.first().is_none_or(|letter| inside(*letter))
-        && bytes.last().is_none_or(|letter| inside(*letter))
 }
 
 #[cfg(test)]

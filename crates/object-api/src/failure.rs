@@ -45,6 +45,17 @@ impl Failure {
         Failure::new(400, "BadRequest", message)
     }
 
+    /// A body, or an option, with a field that does not read.
+    pub(crate) fn unreadable(message: String, field: &str, why: &str) -> Self {
+        Failure { causes: vec![(field.to_owned(), why.to_owned())], ..Failure::bad_request(message) }
+    }
+
+    pub(crate) fn too_large(most: usize) -> Self {
+        let message =
+            format!("the body is larger than {} MiB, which is the most that is taken at once", most >> 20);
+        Failure::new(413, "RequestEntityTooLarge", message)
+    }
+
     pub(crate) fn not_allowed(method: &str) -> Self {
         let message = format!("the server does not allow {method} on the requested resource");
         Failure::new(405, "MethodNotAllowed", message)
@@ -72,8 +83,14 @@ impl Failure {
 
     /// Whoever admits objects did not admit this one.
     pub(crate) fn refused(by: &str, code: u16, message: &str) -> Self {
-        let message = format!("admission by {by} denied the request: {message}");
-        Failure::new(code, if code == 422 { "Invalid" } else { "Forbidden" }, message)
+        let words = format!("admission by {by} denied the request: {message}");
+        match code {
+            422 => Failure {
+                causes: vec![("spec".to_owned(), message.to_owned())],
+                ..Failure::new(422, "Invalid", words)
+            },
+            code => Failure::new(code, "Forbidden", words),
+        }
     }
 
     /// As it stands in an answer, or among the events of a watch.
@@ -96,7 +113,17 @@ impl Failure {
 
 impl From<LogError> for Failure {
     fn from(error: LogError) -> Self {
-        Failure::new(500, "InternalError", format!("the change can not be written down: {error}"))
+        match error.full {
+            true => {
+                let message = format!(
+                    "there is no room to write the change down: {error}; free some space there and try again"
+                );
+                Failure::new(507, "InsufficientStorage", message)
+            }
+            false => {
+                Failure::new(500, "InternalError", format!("the change can not be written down: {error}"))
+            }
+        }
     }
 }
 

@@ -80,7 +80,7 @@ fn as_kind(object: &Value, kind: &Kind) -> Value {
 
 /// An event is kept under its old names.
 pub(crate) fn as_kept(mut object: Value, kind: &Kind) -> Value {
-    if kind.group == "events.k8s.io" {
+    if kind.group == "events.k8s.io" && object.is_object() {
         let core = Kind { group: "", ..*kind };
         object = as_kind(&object, &core);
     }

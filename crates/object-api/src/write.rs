@@ -2,7 +2,7 @@
 
 use crate::admission::{Admission, admitted};
 use crate::asked::Asked;
-use crate::check::{Unknown, check};
+use crate::check::{Causes, Unknown, check, labels_in, read_options, shape};
 use crate::collect;
 use crate::failure::Failure;
 use crate::metadata::{born, grown, now, same};
@@ -33,16 +33,13 @@ fn named(asked: &Asked) -> Result<&str, Failure> {
 
 /// What was sent says the same as the path about what it is.
 fn agree(object: &mut Value, kind: &Kind) -> Result<(), Failure> {
-    if !object.is_object() {
-        return Err(Failure::bad_request("the body is no object".to_owned()));
-    }
+    shape(object)?;
     for (field, wanted) in [("apiVersion", kind.api_version()), ("kind", kind.kind.to_owned())] {
         match object[field].as_str().filter(|written| !written.is_empty()) {
             Some(written) if written != wanted => {
-                return Err(Failure::bad_request(format!(
-                    "{field} is '{written}', and the path is that of {} ({wanted})",
-                    kind.named()
-                )));
+                let why =
+                    format!("{field} is '{written}', and the path is that of {} ({wanted})", kind.named());
+                return Err(Failure::unreadable(why.clone(), field, &why));
             }
             _ => object[field] = wanted.into(),
         }
@@ -258,9 +255,7 @@ impl Writer<'_> {
             let (mut object, mut warnings) =
                 admitted(self.admission, asked, "UPDATE", object, Some(&before)).await?;
             grown(&mut object, &before, kind);
-            if asked.part.is_none() {
-                warnings.splice(0..0, check(&mut object, kind, unknown)?);
-            }
+            warnings.splice(0..0, check(&mut object, kind, unknown)?);
             if same(&object, &before) || asked.is_rehearsal()? {
                 let object = if asked.is_rehearsal()? { Arc::new(object) } else { before };
                 return Ok(Written { object, warnings, new: false });
@@ -289,6 +284,11 @@ impl Writer<'_> {
         let node = node.ok_or_else(|| {
             Failure::invalid("Binding", name, vec![("target.name".to_owned(), "Required value".to_owned())])
         })?;
+        let mut causes = Causes::new();
+        labels_in(&binding["metadata"], "metadata", &mut causes);
+        if !causes.is_empty() {
+            return Err(Failure::invalid("Binding", name, causes));
+        }
         let changed = self.store.change(&asked.key(name), |pod| {
             let pod = pod.ok_or_else(|| Failure::not_found("pods", name))?;
             is_newest(binding, pod, asked)?;
@@ -315,6 +315,7 @@ impl Writer<'_> {
 
     /// Takes an object away, with all that belongs to it.
     pub(crate) fn delete(&self, asked: &Asked, name: &str, options: &Value) -> Result<Arc<Value>, Failure> {
+        read_options(options)?;
         let (kind, key) = (asked.kind, asked.key(name));
         let dry = options["dryRun"].as_array().is_some_and(|words| words.iter().any(|word| word == "All"));
         let rehearsal = asked.is_rehearsal()? || dry;

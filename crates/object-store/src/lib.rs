@@ -14,7 +14,7 @@ mod store;
 mod watch;
 
 pub use key::{Key, Resource};
-pub use log::{LogError, OpenError};
+pub use log::{LogContent, LogError, OpenError, read_log};
 pub use store::{Act, Changed, Listed, Settings, Store, WriteError};
 pub use watch::{Change, TooOld, Watch, What};
 

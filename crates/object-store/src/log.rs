@@ -4,14 +4,17 @@ use crate::{Key, Version};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read as _, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
 
 const FILE: &str = "objects.log";
 const BESIDE: &str = "objects.log.new";
+const CUT: &str = "objects.log.cut";
 const LOCK: &str = "lock";
+/// How deep objects may be nested: what reads them again gives up at 128, and a line is around them.
+const DEEPEST: usize = 120;
 /// What is not worth writing anew.
 const SMALL: u64 = 4 << 20;
 
@@ -52,6 +55,16 @@ pub struct LogError {
     pub path: PathBuf,
     /// Why.
     pub why: String,
+    /// Whether it is for lack of room.
+    pub full: bool,
+}
+
+/// Whether something was not written for lack of room.
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
 }
 
 /// A change as it is written; an object that is gone has none. A line without a key only says how far versions were given away.
@@ -85,8 +98,8 @@ pub(crate) struct Log {
     /// How long it was when it held nothing but what counts.
     least: u64,
     unsynced: bool,
-    /// Why nothing more may be appended: the end of the file is not known.
-    broken: Option<String>,
+    /// A write failed, and what it left at the end is still there.
+    broken: bool,
 }
 
 /// What a log holds: the last version, and every change in its order.
@@ -109,7 +122,8 @@ impl Log {
         let path = folder.join(FILE);
         let file = OpenOptions::new().create(true).truncate(false).read(true).write(true).open(&path);
         let mut file = file.map_err(wrong(&path))?;
-        let (replayed, length) = replay(&file, &path)?;
+        let (replayed, length) = replay(BufReader::with_capacity(1 << 16, &file), &path)?;
+        put_aside(&mut file, length, folder).map_err(wrong(&path))?;
         file.set_len(length).map_err(wrong(&path))?;
         file.seek(SeekFrom::Start(length)).map_err(wrong(&path))?;
         let log = Log {
@@ -119,13 +133,19 @@ impl Log {
             length,
             least: 0,
             unsynced: false,
-            broken: None,
+            broken: false,
         };
         Ok((log, replayed))
     }
 
-    fn error(&self, why: &dyn std::fmt::Display) -> LogError {
-        LogError { path: self.folder.join(FILE), why: why.to_string() }
+    fn error(&self, why: &dyn std::fmt::Display, full: bool) -> LogError {
+        LogError { path: self.folder.join(FILE), why: why.to_string(), full }
+    }
+
+    /// What was written of a line must not be in front of the next one.
+    fn put_right(&mut self) -> io::Result<u64> {
+        self.file.set_len(self.length)?;
+        self.file.seek(SeekFrom::Start(self.length))
     }
 
     /// Writes a change down.
@@ -135,17 +155,24 @@ impl Log {
         key: &Key,
         object: Option<&Value>,
     ) -> Result<(), LogError> {
-        if let Some(why) = &self.broken {
-            return Err(self.error(why));
+        if self.broken {
+            let right = self.put_right();
+            right.map_err(|error| {
+                self.error(
+                    &format!("its end can not be put right after a write failed: {error}"),
+                    is_full(&error),
+                )
+            })?;
+            self.broken = false;
         }
-        let line = line(version, Some(key), object).map_err(|error| self.error(&error))?;
+        // What would not be read again must not be acknowledged.
+        if object.is_some_and(|object| is_deeper(object, DEEPEST)) {
+            return Err(self.error(&format!("{key} is nested deeper than {DEEPEST} levels"), false));
+        }
+        let line = line(version, Some(key), object).map_err(|error| self.error(&error, false))?;
         if let Err(error) = self.file.write_all(&line) {
-            // What was written of the line must not be in front of the next one.
-            let back = self.file.set_len(self.length).and_then(|()| self.file.seek(SeekFrom::End(0)));
-            if let Err(worse) = back {
-                self.broken = Some(format!("its end could not be put right after a write failed: {worse}"));
-            }
-            return Err(self.error(&error));
+            self.broken = self.put_right().is_err();
+            return Err(self.error(&error, is_full(&error)));
         }
         self.length += line.len() as u64;
         self.unsynced = true;
@@ -164,7 +191,22 @@ impl Log {
         objects: impl Iterator<Item = (&'a Key, &'a Arc<Value>)>,
     ) -> io::Result<()> {
         let beside = self.folder.join(BESIDE);
-        let mut file = BufWriter::new(File::create(&beside)?);
+        let rewritten = self.write_beside(&beside, version, objects);
+        if rewritten.is_err() {
+            // It takes room, and is tried again once the log has grown as much once more.
+            let _ = fs::remove_file(&beside);
+            self.least = self.length;
+        }
+        rewritten
+    }
+
+    fn write_beside<'a>(
+        &mut self,
+        beside: &Path,
+        version: Version,
+        objects: impl Iterator<Item = (&'a Key, &'a Arc<Value>)>,
+    ) -> io::Result<()> {
+        let mut file = BufWriter::new(File::create(beside)?);
         let head = line(version, None, None)?;
         file.write_all(&head)?;
         let mut length = head.len() as u64;
@@ -175,16 +217,25 @@ impl Log {
         }
         let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.sync_all()?;
-        fs::rename(&beside, self.folder.join(FILE))?;
-        File::open(&self.folder)?.sync_all()?;
+        fs::rename(beside, self.folder.join(FILE))?;
+        // From here on the old file has no name, so whatever comes must be written into the new one.
         (self.file, self.length, self.least, self.unsynced, self.broken) =
-            (file, length, length, false, None);
-        Ok(())
+            (file, length, length, false, false);
+        File::open(&self.folder)?.sync_all()
     }
 
     /// The file, if something in it is not on the disk yet.
     pub(crate) fn unsynced(&mut self) -> Option<io::Result<File>> {
         std::mem::take(&mut self.unsynced).then(|| self.file.try_clone())
+    }
+}
+
+fn is_deeper(value: &Value, than: usize) -> bool {
+    let Some(left) = than.checked_sub(1) else { return true };
+    match value {
+        Value::Object(fields) => fields.values().any(|inner| is_deeper(inner, left)),
+        Value::Array(entries) => entries.iter().any(|inner| is_deeper(inner, left)),
+        _ => false,
     }
 }
 
@@ -206,10 +257,44 @@ fn read_line(bytes: &[u8]) -> Result<Read, String> {
     serde_json::from_slice(text).map_err(|error| error.to_string())
 }
 
+/// What follows the last whole line is said, and kept beside: nobody was told that it is written, but somebody may want to look.
+fn put_aside(file: &mut File, whole: u64, folder: &Path) -> io::Result<()> {
+    file.seek(SeekFrom::Start(whole))?;
+    let mut rest = Vec::new();
+    file.read_to_end(&mut rest)?;
+    if !rest.is_empty() {
+        let beside = folder.join(CUT);
+        tracing::warn!(
+            bytes = rest.len(),
+            kept = %beside.display(),
+            "the log of objects ends in something that is no whole change, and goes on without it"
+        );
+        // It is for people alone, and there may be no room for it.
+        let _ = fs::write(beside, &rest);
+    }
+    Ok(())
+}
+
+/// What a log holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogContent {
+    /// The last version that was given away.
+    pub version: Version,
+    /// Every change in its order; an object that is gone has none.
+    pub changes: Vec<(Key, Option<Value>)>,
+    /// How many bytes of it are whole changes.
+    pub whole: u64,
+}
+
+/// Reads a log, for those who only look.
+pub fn read_log(text: &[u8]) -> Result<LogContent, OpenError> {
+    let ((version, changes), whole) = replay(text, Path::new(FILE))?;
+    Ok(LogContent { version, changes, whole })
+}
+
 /// Reads everything, and tells where the last whole line ends. A last line that is not whole was never acknowledged.
-fn replay(file: &File, path: &Path) -> Result<(Replayed, u64), OpenError> {
+fn replay(mut reader: impl BufRead, path: &Path) -> Result<(Replayed, u64), OpenError> {
     let folder = |source| OpenError::Folder { path: path.to_owned(), source };
-    let mut reader = BufReader::with_capacity(1 << 16, file);
     let (mut version, mut changes) = (Version(0), Vec::new());
     let (mut whole, mut number) = (0, 0);
     let mut damaged: Option<(usize, String)> = None;

@@ -202,6 +202,7 @@ impl Store {
             return Err(WriteError::Log(LogError {
                 path: PathBuf::new(),
                 why: "the objects are closed".to_owned(),
+                full: false,
             }));
         }
         if let Some(log) = state.log.as_mut().filter(|_| !(self.0.settings.passing)(&key.resource)) {

@@ -130,6 +130,32 @@ fn a_line_in_the_middle_that_is_not_whole_is_said_and_nothing_is_lost() {
 }
 
 #[test]
+fn an_end_that_is_not_whole_is_kept_beside() {
+    let folder = tempfile::tempdir().expect("a folder");
+    put(&Store::open(folder.path(), Settings::default()).expect("it opens"), "a", 1);
+    let path = folder.path().join("objects.log");
+    let mut bytes = fs::read(&path).expect("the log");
+    bytes.extend(b"0123 half");
+    fs::write(&path, &bytes).expect("written");
+    assert_eq!(held(&Store::open(folder.path(), Settings::default()).expect("it opens")).len(), 1);
+    assert_eq!(fs::read(folder.path().join("objects.log.cut")).expect("what was cut off"), b"0123 half");
+}
+
+#[test]
+fn what_would_not_be_read_again_is_not_acknowledged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let deep = (0..125).fold(json!(1), |inner, _| json!([inner]));
+    {
+        let store = Store::open(folder.path(), Settings::default()).expect("it opens");
+        let refused =
+            store.change(&key("pods", "a"), |_| Ok::<_, Infallible>(Act::Put(json!({"deep": deep}))));
+        assert!(refused.is_err_and(|error| error.to_string().contains("nested deeper")));
+        put(&store, "b", 2);
+    }
+    assert_eq!(held(&Store::open(folder.path(), Settings::default()).expect("it opens")).len(), 1);
+}
+
+#[test]
 fn a_log_that_is_worn_is_written_anew() {
     let folder = tempfile::tempdir().expect("a folder");
     let large = "x".repeat(100_000);
@@ -157,6 +183,45 @@ fn walk(store: &Store, steps: &[Step]) {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn whatever_byte_is_wrong_nothing_before_it_is_lost(
+        steps in prop::collection::vec((0_u8..4, prop::option::of(any::<u16>())), 1..12),
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+    ) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("objects.log");
+        walk(&Store::open(folder.path(), Settings::default()).expect("it opens"), &steps);
+        let whole = fs::read(&path).expect("the log");
+        let mut mangled = whole.clone();
+        let at = at.index(mangled.len());
+        mangled[at] = byte;
+        fs::write(&path, &mangled).expect("written");
+        let line = 1 + whole[..at].iter().filter(|letter| **letter == b'\n').count();
+        match Store::open(folder.path(), Settings::default()) {
+            Ok(store) => {
+                // It is as it was, or the line is the last and all before it are there.
+                let changes = crate::read_log(&whole).expect("it was whole").changes;
+                let last = whole.iter().filter(|letter| **letter == b'\n').count();
+                let kept = if mangled == whole { changes.len() } else { changes.len().saturating_sub(1) };
+                assert!(mangled == whole || line == last, "line {line} of {last} is gone without a word");
+                let mut expected = std::collections::BTreeMap::new();
+                for (key, object) in changes.into_iter().take(kept) {
+                    match object {
+                        Some(object) => expected.insert(key, object),
+                        None => expected.remove(&key),
+                    };
+                }
+                assert_eq!(held(&store), expected.into_iter().collect::<Vec<_>>());
+            }
+            Err(OpenError::Damaged { line: said, .. }) => {
+                assert_eq!(said, line);
+                assert_eq!(fs::read(&path).expect("the log"), mangled, "nothing was touched");
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+
     #[test]
     fn wherever_the_file_ends_it_is_what_was_after_some_change(
         steps in prop::collection::vec((0_u8..4, prop::option::of(any::<u16>())), 1..20),

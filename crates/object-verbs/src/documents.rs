@@ -42,8 +42,9 @@ pub fn documents(text: &str) -> Result<Vec<Document>, VerbError> {
             }
             Value::Object(_) => found.push(Document { object, line }),
             _ => {
-                return Err(VerbError::new(400, format!("line {line}: this is no object"))
-                    .hint("nothing was applied"));
+                let failure = VerbError::new(400, format!("line {line}: this is no object"));
+                return Err(VerbError { field: Some(format!("line {line}")), ..failure }
+                    .hint("write fields, as in apiVersion: v1, kind: Pod; nothing was applied"));
             }
         }
     }
@@ -57,7 +58,11 @@ pub fn documents(text: &str) -> Result<Vec<Document>, VerbError> {
         }
     }
     match found.is_empty() {
-        true => Err(VerbError::new(400, "there is no object in it")),
+        true => {
+            let failure = VerbError::new(400, "there is no object in it");
+            Err(VerbError { field: Some("body".to_owned()), ..failure }
+                .hint("write manifests, as in apiVersion: v1, kind: Pod"))
+        }
         false => Ok(found),
     }
 }

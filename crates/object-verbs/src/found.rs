@@ -65,6 +65,15 @@ fn kinds(list: &Value) -> Vec<(Found, Vec<String>)> {
 
 /// The kind that an object says that it is.
 pub async fn find(client: &Client, api_version: &str, kind: &str) -> Result<Found, VerbError> {
+    // It becomes a part of a path.
+    if api_version.is_empty()
+        || !api_version.bytes().all(|letter| letter.is_ascii_alphanumeric() || b"./-".contains(&letter))
+    {
+        let failure =
+            VerbError::new(400, format!("'{}' is no version of an API", api_version.escape_debug()));
+        return Err(VerbError { field: Some("apiVersion".to_owned()), ..failure }
+            .hint("write for example apiVersion: apps/v1"));
+    }
     let path = if api_version.contains('/') {
         format!("/apis/{api_version}")
     } else {

@@ -42,11 +42,20 @@ pub struct Applied {
     pub outcome: Outcome,
 }
 
-fn api(client: &Client, found: &Found, namespace: &str) -> Api<DynamicObject> {
-    match found.namespaced {
+/// Where objects of a kind are asked for; refuses names that would lead elsewhere, because they become a part of a path.
+fn api(client: &Client, found: &Found, namespace: &str, name: &str) -> Result<Api<DynamicObject>, VerbError> {
+    for (field, written) in [("namespace", namespace), ("name", name)] {
+        let plain = |letter: char| letter.is_ascii_graphic() && !"/%?#\\\"<>^`{|}".contains(letter);
+        if !written.chars().all(plain) || matches!(written, "." | "..") {
+            let failure = VerbError::new(400, format!("'{}' is no {field}", written.escape_debug()));
+            return Err(VerbError { field: Some(format!("metadata.{field}")), ..failure }
+                .hint("write lower case letters, digits, '-' and '.'"));
+        }
+    }
+    Ok(match found.namespaced {
         true => Api::namespaced_with(client.clone(), namespace, &found.resource),
         false => Api::all_with(client.clone(), &found.resource),
-    }
+    })
 }
 
 fn text(value: &Value) -> &str {
@@ -67,12 +76,13 @@ async fn apply_one(
     };
     if name.is_empty() {
         let failure = VerbError::new(422, "metadata.name is missing");
-        return Err(said(VerbError { field: Some("metadata.name".to_owned()), ..failure }));
+        let failure = VerbError { field: Some("metadata.name".to_owned()), ..failure };
+        return Err(said(failure.hint("write metadata.name: what the object is called")));
     }
     let namespace = Some(text(&document.object["metadata"]["namespace"]))
         .filter(|written| !written.is_empty())
         .unwrap_or(namespace);
-    let api = api(client, found, namespace);
+    let api = api(client, found, namespace, name).map_err(said)?;
     let before = api.get_metadata_opt(name).await.map_err(|error| said(error.into()))?;
     let mut params = PatchParams::apply(MANAGER).force();
     params.dry_run = rehearsal;
@@ -104,38 +114,73 @@ pub async fn apply(
             find(client, text(&document.object["apiVersion"]), text(&document.object["kind"])).await?;
         all.push((found, document));
     }
-    all.sort_by_key(|(found, _)| {
-        !matches!(found.resource.kind.as_str(), "Namespace" | "CustomResourceDefinition" | "PriorityClass")
+    all.sort_by_key(|(found, _)| match found.resource.kind.as_str() {
+        "Namespace" => 0,
+        "CustomResourceDefinition" | "PriorityClass" => 1,
+        _ => 2,
     });
-    let new_namespaces: Vec<&str> = all
-        .iter()
-        .filter(|(found, _)| found.resource.kind == "Namespace")
-        .map(|(_, document)| text(&document.object["metadata"]["name"]))
-        .collect();
-    let mut rehearsed = Vec::new();
+    let mut new_namespaces: Vec<&str> = Vec::new();
+    let (mut rehearsed, mut inside_new) = (Vec::new(), Vec::new());
     for (found, document) in &all {
-        // What goes into a namespace that is made with it can not be rehearsed.
+        // What goes into a namespace that is made with it can not be rehearsed before that is there.
         let inside = Some(text(&document.object["metadata"]["namespace"]))
             .filter(|written| !written.is_empty())
             .unwrap_or(namespace);
         if found.namespaced && new_namespaces.contains(&inside) {
+            inside_new.push((found, *document));
             continue;
         }
-        rehearsed.push(apply_one(client, found, document, namespace, true).await?);
+        let one = apply_one(client, found, document, namespace, true).await?;
+        if found.resource.kind == "Namespace" && one.outcome == Outcome::Created {
+            new_namespaces.push(text(&document.object["metadata"]["name"]));
+        }
+        rehearsed.push(one);
     }
     if rehearsal {
         return Ok(rehearsed);
     }
-    let mut applied = Vec::new();
-    for (found, document) in &all {
+    let mut applied: Vec<Applied> = Vec::new();
+    let mut rest = all.iter().peekable();
+    while let Some((found, document)) = rest.next_if(|(found, _)| found.resource.kind == "Namespace") {
         applied.push(apply_one(client, found, document, namespace, false).await?);
+    }
+    for (found, document) in inside_new {
+        if let Err(error) = apply_one(client, found, document, namespace, true).await {
+            take_back(client, &all, &new_namespaces).await;
+            return Err(error);
+        }
+    }
+    for (found, document) in rest {
+        let one = apply_one(client, found, document, namespace, false).await;
+        applied.push(one.map_err(|error| so_far(error, &applied))?);
     }
     Ok(applied)
 }
 
+/// Namespaces that were made for what was then refused go again.
+async fn take_back(client: &Client, all: &[(Found, &Document)], namespaces: &[&str]) {
+    let Some((found, _)) = all.iter().find(|(found, _)| found.resource.kind == "Namespace") else { return };
+    for name in namespaces {
+        // The refusal is what its author should read.
+        let _ = delete(client, found, "", name, None).await;
+    }
+}
+
+/// What was rehearsed and is refused all the same comes too late to take the others back, so they are named.
+fn so_far(error: VerbError, applied: &[Applied]) -> VerbError {
+    if applied.is_empty() {
+        return error;
+    }
+    let names: Vec<&str> = applied.iter().map(|one| one.object.as_str()).collect();
+    VerbError {
+        message: format!("{}; before that these were applied: {}", error.message, names.join(", ")),
+        ..error
+    }
+}
+
 /// An object.
 pub async fn get(client: &Client, found: &Found, namespace: &str, name: &str) -> Result<Value, VerbError> {
-    let object = api(client, found, namespace).get(name).await?;
+    let object = api(client, found, namespace, name)?.get(name).await?;
     Ok(typed(&object, found))
 }
 
@@ -178,7 +223,7 @@ pub async fn delete(
 ) -> Result<(), VerbError> {
     let mut params = DeleteParams::background();
     params.grace_period_seconds = grace;
-    api(client, found, namespace).delete(name, &params).await?;
+    api(client, found, namespace, name)?.delete(name, &params).await?;
     Ok(())
 }
 
@@ -191,7 +236,8 @@ pub async fn scale(
     replicas: u32,
 ) -> Result<(), VerbError> {
     let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
-    let scaled = api(client, found, namespace).patch_scale(name, &PatchParams::default(), &patch).await;
+    let scaled =
+        api(client, found, namespace, name)?.patch_scale(name, &PatchParams::default(), &patch).await;
     scaled.map(drop).map_err(|error| match VerbError::from(error) {
         error if error.code == 404 && error.message.contains("could not find the requested resource") => {
             VerbError::new(400, format!("{} can not be scaled", found.title()))
@@ -210,6 +256,6 @@ pub async fn label(
     labels: &BTreeMap<String, Option<String>>,
 ) -> Result<(), VerbError> {
     let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
-    api(client, found, namespace).patch(name, &PatchParams::default(), &patch).await?;
+    api(client, found, namespace, name)?.patch(name, &PatchParams::default(), &patch).await?;
     Ok(())
 }

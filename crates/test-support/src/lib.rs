@@ -1,8 +1,10 @@
-//! Helpers that only tests and their tools use: where the fixtures are, a kubelet, sessions, what a program needs.
+//! Helpers that only tests and their tools use: where the fixtures are, a kubelet, sessions, what a program needs, objects that are almost right.
 
 #[cfg(feature = "kubelet")]
 mod kubelet;
 mod libraries;
+#[cfg(feature = "mangle")]
+pub mod mangle;
 #[cfg(feature = "kubelet")]
 mod plugin_watcher;
 mod session;

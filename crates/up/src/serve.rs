@@ -62,6 +62,11 @@ pub enum UpError {
     /// It has ended by itself.
     #[error("the server ended: {0}")]
     Ended(std::io::Error),
+    /// The loop that everything else follows has come to an end.
+    #[error(
+        "what moves the cluster has failed: {0}; everything that was acknowledged is kept, so start it again, and tell carve's authors what you did"
+    )]
+    Loop(String),
     /// Others could look without knowing anything.
     #[error(
         "{0} can be reached from other machines, and anybody there could look; give a token with --token-file"
@@ -160,6 +165,10 @@ impl Up {
             None => uuid::Uuid::new_v4().simple().to_string(),
         };
         let is_new = cluster.is_new();
+        // Verbs find it from now on; they wait until everything is known.
+        if let Some(place) = &options.place {
+            place.announce(address, &token).map_err(wrong)?;
+        }
         Ok(Up { options, cluster, listener, address, token, is_simulated, is_new })
     }
 
@@ -210,10 +219,6 @@ impl Up {
         // kubectl sends none in a header where there is no TLS.
         let objects = Router::new().nest_service(&Place::objects_path(&self.token), api.routes());
         let all = objects.merge(routes(backend, live.clone(), self.access()));
-        if let Some(place) = &self.options.place {
-            let wrong = |error| UpError::Place(place.folder().display().to_string(), error);
-            place.announce(self.address, &self.token).map_err(wrong)?;
-        }
         let place = self.options.place.clone();
         let (ending, ended) = watch::channel(false);
         let stopped = move || {
@@ -223,11 +228,28 @@ impl Up {
             }
         };
         let following = tokio::spawn(async move { live.follow(seen).await });
-        let demo =
-            (self.is_simulated && !self.options.empty).then(|| tokio::spawn(demo::play(api, self.is_new)));
-        let running = tokio::spawn(self.cluster.run(stopped()));
+        let (mut known, is_new) = (self.cluster.ready(), self.is_new);
+        let mut ready = known.clone();
+        let demo = (self.is_simulated && !self.options.empty).then(|| {
+            tokio::spawn(async move {
+                let _ = known.wait_for(|ready| *ready).await;
+                demo::play(api, is_new).await;
+            })
+        });
+        let mut running = tokio::spawn(self.cluster.run(stopped()));
+        // Whoever asks before everything is known waits a moment.
+        let serving = async {
+            let _ = ready.wait_for(|ready| *ready).await;
+            axum::serve(self.listener, all).await
+        };
         let result = tokio::select! {
-            served = axum::serve(self.listener, all) => served.map_err(UpError::Ended),
+            // Nobody should look at a cluster that has stopped.
+            ended = &mut running => {
+                let why = ended.err().map_or_else(|| "it ended by itself".to_owned(), |error| error.to_string());
+                place.inspect(Place::retire);
+                return Err(UpError::Loop(why));
+            }
+            served = serving => served.map_err(UpError::Ended),
             () = stop => Ok(()),
         };
         // Streams never end by themselves, so nobody waits for those who listen; what was acknowledged is written.

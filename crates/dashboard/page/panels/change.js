@@ -119,13 +119,23 @@ function migConfig(state, tabs, act) {
       const configs = said.migConfigs ?? [];
       // What the reader chose while the answer was on its way stays chosen.
       const kept = chosen === before ? null : config.value;
-      fill(config, configs.length === 0 && h('option', { value: '' }, 'this node has no MIG'), configs.map((name) => h('option', { value: name }, name)));
-      config.value = (configs.includes(kept) ? kept : said.labels?.[label]) ?? configs[0] ?? '';
-      config.disabled = byId('mig-cut').disabled = configs.length === 0;
+      const now = said.labels?.[label] ?? '';
+      // A node without the label has no layout of these: it is whole, or cut on demand. One that is labelled with something else has a wish that nobody knows.
+      const none = configs.length === 0 ? 'this node has no MIG' : 'no layout is set';
+      const others = now && !configs.includes(now) ? [now] : [];
+      fill(config, !now && h('option', { value: '' }, none), [...others, ...configs].map((name) => h('option', { value: name }, name)));
+      config.value = configs.includes(kept) ? kept : now;
+      config.disabled = configs.length === 0;
+      choice();
       offers(said);
     } catch (error) {
       fill(byId('node-resources'), h('li', {}, error.message));
     }
+  }
+
+  /** Nothing is cut into a layout that is none. */
+  function choice() {
+    byId('mig-cut').disabled = config.disabled || !config.value;
   }
 
   function offers({ resources = {} }) {
@@ -141,7 +151,7 @@ function migConfig(state, tabs, act) {
   }, 2000);
 
   node.addEventListener('change', look);
-  config.addEventListener('change', () => { chosen++; });
+  config.addEventListener('change', () => { chosen++; choice(); });
   byId('mig-cut').addEventListener('click', () => act(() => post('label', { kind: 'Node', name: node.value, labels: { [label]: config.value } })).then(look));
   state.on('fleet', names);
   state.on('about', names);

@@ -93,6 +93,15 @@ impl Machine {
         if self.programs.is_some() { 0 } else { TAKES }
     }
 
+    /// Why the config that a label asks for can not be, where that was not known before.
+    pub(crate) fn newly_failed(&self, before: Option<&(String, Told)>) -> Option<&str> {
+        let Some((name, Told::Failed { why, .. })) = &self.asked else { return None };
+        let known = before.is_some_and(|(asked, told)| {
+            asked == name && matches!(told, Told::Failed { why: said, .. } if said == why)
+        });
+        (!known).then_some(why.as_str())
+    }
+
     fn asked_failed(&mut self, name: &str, why: &str, now: i64) {
         self.asked = Some((name.to_owned(), Told::Failed { why: why.to_owned(), until: now + AGAIN }));
     }

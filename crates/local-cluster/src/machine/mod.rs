@@ -109,7 +109,7 @@ impl Machine {
     }
 
     fn of(spec: MachineSpec, host: Host, folder: &Path) -> Result<Self, FleetError> {
-        let unread = |why: String| FleetError::File(why);
+        let unread = |why: String| FleetError::Machine(spec.name.clone(), why);
         let settings = read_config(CONFIG).map_err(unread)?;
         let gpus =
             NodeGpus::read(&*host, &MigMinors::default()).map_err(|error| unread(error.to_string()))?;

@@ -1,9 +1,12 @@
 //! What must hold of pods, and of what pods are made after.
 
-use super::{Causes, wrong_name};
+use super::{Causes, labels_in, wrong_name};
 use crate::resources::Kind;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+
+/// The most pods that one object may ask for: one process keeps them all.
+pub(crate) const MOST_REPLICAS: i64 = 100_000;
 
 pub(super) fn check(object: &mut Value, kind: &Kind, causes: &mut Causes) {
     match kind.kind {
@@ -17,6 +20,7 @@ pub(super) fn check(object: &mut Value, kind: &Kind, causes: &mut Causes) {
             for field in ["parallelism", "completions", "backoffLimit"] {
                 count(object, field, causes);
             }
+            labels_in(&object["spec"]["template"]["metadata"], "spec.template.metadata", causes);
             pod(&mut object["spec"]["template"]["spec"], "spec.template.spec", causes);
             if !matches!(
                 object["spec"]["template"]["spec"]["restartPolicy"].as_str(),
@@ -31,8 +35,12 @@ pub(super) fn check(object: &mut Value, kind: &Kind, causes: &mut Causes) {
 }
 
 fn count(object: &Value, field: &str, causes: &mut Causes) {
-    if let Some(number) = object["spec"][field].as_i64().filter(|number| *number < 0) {
+    let Some(number) = object["spec"][field].as_i64() else { return };
+    if number < 0 {
         let why = format!("Invalid value: {number}: must be greater than or equal to 0");
+        causes.push((format!("spec.{field}"), why));
+    } else if number > MOST_REPLICAS {
+        let why = format!("Invalid value: {number}: must be {MOST_REPLICAS} at most");
         causes.push((format!("spec.{field}"), why));
     }
 }
@@ -44,6 +52,7 @@ fn selects(object: &Value, causes: &mut Causes) {
     if selector.is_none_or(serde_json::Map::is_empty) && expressions.is_none_or(Vec::is_empty) {
         causes.push(("spec.selector".to_owned(), "Required value".to_owned()));
     }
+    labels_in(&object["spec"]["template"]["metadata"], "spec.template.metadata", causes);
     let labels = &object["spec"]["template"]["metadata"]["labels"];
     if selector.into_iter().flatten().any(|(key, value)| labels.get(key) != Some(value)) {
         let why = "Invalid value: `selector` does not match template `labels`".to_owned();

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::resources::Kind;
 use k8s_openapi::api;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -35,19 +36,58 @@ pub(super) fn check(object: &Value, kind: &Kind) -> Result<Vec<String>, Failure>
         ("resource.k8s.io", "ResourceClaim") => read::<api::resource::v1::ResourceClaim>,
         ("resource.k8s.io", "ResourceClaimTemplate") => read::<api::resource::v1::ResourceClaimTemplate>,
         ("resource.k8s.io", _) => read::<api::resource::v1::ResourceSlice>,
-        // Events have two shapes, and are written by programs alone.
+        // Events have two shapes; what only the other one has is no stranger.
+        (_, "Event") => |object: &Value| read::<api::core::v1::Event>(object).map(|_| Vec::new()),
         _ => return Ok(Vec::new()),
     };
-    read(object).map_err(|error| {
-        Failure::bad_request(format!(
-            "{} in version \"{}\" cannot be handled as a {}: {error}",
-            kind.kind, kind.version, kind.kind
-        ))
+    read(object).map_err(|wrong| wrong.of(kind))
+}
+
+/// The metadata alone, of objects that are described elsewhere.
+pub(super) fn metadata(object: &Value, kind: &Kind) -> Result<(), Failure> {
+    let read = read::<ObjectMeta>(&object["metadata"]);
+    read.map(drop).map_err(|wrong| Wrong { field: format!("metadata.{}", wrong.field), ..wrong }.of(kind))
+}
+
+/// How something is to be deleted.
+pub(crate) fn read_options(options: &Value) -> Result<(), Failure> {
+    if options.is_null() {
+        return Ok(());
+    }
+    read::<DeleteOptions>(options).map(drop).map_err(|Wrong { field, why }| {
+        Failure::unreadable(format!("DeleteOptions does not read: {field}: {why}"), &field, &why)
     })
 }
 
-fn read<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Vec<String>, serde_json::Error> {
-    let known = serde_json::to_value(serde_json::from_value::<T>(object.clone())?)?;
+/// A field that does not read, and why.
+struct Wrong {
+    field: String,
+    why: String,
+}
+
+impl Wrong {
+    fn of(self, kind: &Kind) -> Failure {
+        let Wrong { field, why } = self;
+        let message = format!(
+            "{} in version \"{}\" cannot be handled as a {}: {field}: {why}",
+            kind.kind, kind.version, kind.kind
+        );
+        Failure::unreadable(message, &field, &why)
+    }
+}
+
+fn read<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Vec<String>, Wrong> {
+    let read: T = serde_path_to_error::deserialize(object.clone()).map_err(|error| {
+        let why = error.inner().to_string();
+        // Of what is missing, the name stands in the words alone.
+        let field = match error.path().to_string().as_str() {
+            "." => why.split('`').nth(1).unwrap_or("body").to_owned(),
+            path => path.to_owned(),
+        };
+        Wrong { field, why }
+    })?;
+    let known = serde_json::to_value(read)
+        .map_err(|error| Wrong { field: "body".to_owned(), why: error.to_string() })?;
     let mut strangers = Vec::new();
     compare("", object, &known, &mut strangers);
     Ok(strangers)

@@ -8,6 +8,10 @@ use serde_json::Value;
 
 pub(crate) use apply::{Applied, apply};
 
+/// The steps that a JSON patch may have, and the bytes that they may copy.
+const MOST_STEPS: usize = 10_000;
+const MOST_COPIED: usize = 3 << 20;
+
 /// How a patch is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
@@ -39,7 +43,20 @@ pub(crate) fn patched(object: &Value, patch: &Value, style: Style) -> Result<Val
             };
             let patch: json_patch::Patch =
                 serde_json::from_value(patch.clone()).map_err(|error| wrong(&error))?;
-            json_patch::patch(&mut changed, &patch).map_err(|error| wrong(&error))?;
+            if patch.len() > MOST_STEPS {
+                return Err(wrong(&format!("it has {} steps; {MOST_STEPS} are the most", patch.len())));
+            }
+            let mut copied = 0;
+            for step in patch.0 {
+                // A few copies of copies would otherwise fill the memory.
+                if let json_patch::PatchOperation::Copy(copy) = &step {
+                    copied += changed.pointer(copy.from.as_str()).map_or(0, |value| value.to_string().len());
+                    if copied > MOST_COPIED {
+                        return Err(wrong(&format!("it copies more than {} MiB", MOST_COPIED >> 20)));
+                    }
+                }
+                json_patch::patch(&mut changed, &[step]).map_err(|error| wrong(&error))?;
+            }
         }
         Style::Merge => json_patch::merge(&mut changed, patch),
         Style::Strategic | Style::Apply => strategic::merge(&mut changed, patch),
