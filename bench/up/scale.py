@@ -135,7 +135,7 @@ def main():
               f"{statistics.median(listener.late):.2f} s old, at most {max(listener.late):.2f}", flush=True)
         frames = None
         if os.environ.get("FRAMES"):
-            frames = subprocess.Popen(["node", str(HERE / "frames.mjs"), url, str(seconds)], stdout=subprocess.PIPE, text=True, cwd=HERE.parent.parent / "page-tests")
+            frames = subprocess.Popen(["node", "frames.mjs", url, str(seconds)], stdout=subprocess.PIPE, text=True, cwd=HERE.parent.parent / "page-tests")
             time.sleep(8)
         listener.reset()
         names = [one["metadata"]["name"] for one in json.loads(objects.ask("GET", "/api/v1/namespaces/default/pods")[1])["items"]]
