@@ -55,7 +55,7 @@ impl KarpenterRun {
         let own = std::fs::read_to_string(&karpenter.node_classes);
         let own = own.unwrap_or_else(|error| panic!("{}: {error}", karpenter.node_classes.display()));
         define(cluster, definitions.iter().map(String::as_str).chain([own.as_str()]));
-        let folder = std::env::temp_dir().join("carve-karpenter");
+        let folder = cluster.scratch("carve-karpenter");
         let written = std::fs::create_dir_all(&folder)
             .and_then(|()| std::fs::write(folder.join("types.json"), instance_types().to_string()))
             .and_then(|()| std::fs::write(folder.join("labels.json"), labels().to_string()));
