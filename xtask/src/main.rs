@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask tidy | test | ci | incumbents | cuda-symbols | limiter | dashboards | page | lab | fuzz`.
+//! The project's own tasks: `cargo xtask tidy | test | ci | suites | incumbents | cuda-symbols | limiter | dashboards | page | lab | fuzz`.
 
 mod cuda_symbols;
 mod dashboards;
@@ -7,9 +7,13 @@ mod incumbents;
 mod lab;
 mod limiter;
 mod page;
+mod programs;
+mod queue;
 mod run;
+mod suites;
 mod test;
 mod tidy;
+mod times;
 
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
@@ -19,7 +23,8 @@ const USAGE: &str = "\
 usage: cargo xtask TASK
 
   tidy         check the rules of the house that no compiler checks
-  test         everything: tidy, format, lints, CUDA's functions, NVIDIA's programs, tests, fuzz targets (bounded)
+  test         everything: tidy, format, lints, CUDA's functions, NVIDIA's programs, suites on a real Kubernetes, tests, fuzz targets (bounded), the page
+  suites [NAME…] the suites on a real Kubernetes alone, in two labs side by side
   ci           the same with CI=true, where nothing may be skipped
   incumbents   build NVIDIA's programs, and the oracle made of their packages, into the cache
   cuda-symbols compare the table of CUDA functions with NVIDIA's headers, and name what either lacks
@@ -47,6 +52,7 @@ fn task(arguments: Vec<String>) -> Result<()> {
         ["tidy"] => tidy::tidy(),
         ["test"] => test::test(),
         ["ci"] => test::ci(),
+        ["suites", ref names @ ..] => test::suites(names),
         ["incumbents"] => incumbents::build().map(drop),
         ["cuda-symbols"] => cuda_symbols::check(),
         ["limiter"] => limiter::build_both().map(|path| println!("{}", path.display())),
