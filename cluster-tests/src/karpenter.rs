@@ -74,8 +74,8 @@ impl KarpenterRun {
             ("CARVE_TYPE_LABELS", run.folder.join("labels.json").display().to_string()),
             ("DISABLE_LEADER_ELECTION", "true".to_owned()),
             // It answers only what came in one batch, and pods come slowly on a busy machine.
-            ("BATCH_IDLE_DURATION", "5s".to_owned()),
-            ("BATCH_MAX_DURATION", "60s".to_owned()),
+            ("BATCH_IDLE_DURATION", "10s".to_owned()),
+            ("BATCH_MAX_DURATION", "300s".to_owned()),
             ("METRICS_PORT", "18080".to_owned()),
             ("HEALTH_PROBE_PORT", "18081".to_owned()),
         ];
