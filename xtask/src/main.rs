@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask tidy | test | ci | suites | incumbents | cuda-symbols | limiter | dashboards | page | lab | fuzz`.
+//! The project's own tasks: `cargo xtask tidy | test | ci | programs | suites | incumbents | cuda-symbols | limiter | dashboards | page | lab | fuzz`.
 
 mod cuda_symbols;
 mod dashboards;
@@ -24,6 +24,7 @@ usage: cargo xtask TASK
 
   tidy         check the rules of the house that no compiler checks
   test         everything: tidy, format, lints, CUDA's functions, NVIDIA's programs, suites on a real Kubernetes, tests, fuzz targets (bounded), the page
+  programs     the test programs that need no cluster alone, several at once
   suites [NAME…] the suites on a real Kubernetes alone, in two labs side by side
   ci           the same with CI=true, where nothing may be skipped
   incumbents   build NVIDIA's programs, and the oracle made of their packages, into the cache
@@ -52,6 +53,7 @@ fn task(arguments: Vec<String>) -> Result<()> {
         ["tidy"] => tidy::tidy(),
         ["test"] => test::test(),
         ["ci"] => test::ci(),
+        ["programs"] => test::programs(),
         ["suites", ref names @ ..] => test::suites(names),
         ["incumbents"] => incumbents::build().map(drop),
         ["cuda-symbols"] => cuda_symbols::check(),

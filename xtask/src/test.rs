@@ -100,6 +100,15 @@ pub(crate) fn suites(names: &[&str]) -> Result<()> {
     result
 }
 
+/// Test programs that need no cluster alone.
+pub(crate) fn programs() -> Result<()> {
+    let (steps, mut times) = (Steps::default(), Times::remembered());
+    let built = build(&steps, &[])?;
+    let result = steps.step("tests", || run_programs(&built, &mut times));
+    steps.tell(&times);
+    result
+}
+
 fn everything(steps: &Steps, times: &mut Times) -> Result<()> {
     steps.step("tidy", tidy::tidy)?;
     steps.step("format", || run(cargo().args(["fmt", "--all", "--check"])))?;
