@@ -90,7 +90,7 @@ impl ControlPlane {
     }
 
     fn prepare(cluster: &Cluster, namespace: &Namespace, road: &str, binary: PathBuf) -> Self {
-        let folder = std::env::temp_dir().join(format!("carve-control-plane-{}", namespace.name()));
+        let folder = cluster.scratch(&format!("carve-control-plane-{}", namespace.name()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         ControlPlane {
