@@ -111,8 +111,12 @@ impl Agent {
                 self.offer_trouble = Some(why);
             }
         }
-        let sick = self.health.all().into_iter().filter(|(_, health)| !health.is_healthy());
-        self.usage.learn(&self.node, &self.offer, sick.map(|(part, _)| part.to_string()).collect());
+        let sick = self.health.all().into_iter().filter_map(|(part, health)| match health {
+            Health::Healthy => None,
+            Health::Unhealthy { reason, .. } => Some((part.to_string(), reason.to_string())),
+        });
+        self.usage.learn(&self.node, &self.offer, sick.collect());
+        self.usage.learn_cutting(self.holding_back.iter().map(PartId::to_string).collect());
         self.aside = !self.rivals.is_empty() && !self.options.take_over;
         if self.does(Job::DevicePlugin) && !self.aside {
             self.serve().await;
