@@ -68,7 +68,9 @@ impl LooksArgs {
         let namespace = self.controller_namespace.clone();
         let (client, token) = runtime.block_on(async {
             let client = self.asked.client(machine).await.map_err(|failure| {
-                failure.hint("start one in another terminal (carve up), name a dashboard with --url, or a cluster with --kubeconfig")
+                let words = format!("no carve up runs here, and no cluster can be asked: {}", failure.message);
+                Failure { message: words, ..failure }
+                    .hint("start one in another terminal (carve up), name a dashboard with --url, or a cluster with --kubeconfig")
             })?;
             let token = match token {
                 Some(token) => Some(token),
