@@ -194,7 +194,7 @@ fn what_is_wrong_is_said() {
 fn who_is_held_back_is_told_by_how_much() {
     let mut bench = Bench::new(&[]);
     let (gpu, start) = (bench.whole(), Instant::now());
-    let mut throttled = |bench: &mut Bench, counted: f64, at: f64| {
+    let throttled = |bench: &mut Bench, counted: f64, at: f64| {
         bench.rows.containers =
             vec![ContainerRow { throttled: Some(counted), ..row("a", &gpu, "fraction", 0.5) }];
         bench.paint(start + Duration::from_secs_f64(at)).gpus[0].slices[0].throttled
