@@ -65,24 +65,11 @@ impl ControlPlane {
         Some(plane)
     }
 
-    /// The same with its dashboard, which is reached as people reach it: through a Service, with the token of a Secret.
+    /// The same with its dashboard. It is no pod here, so no Service's proxy leads to it: API servers pass on to pods alone.
     pub fn start_with_dashboard(cluster: &Cluster, namespace: &Namespace, road: &str) -> Option<Self> {
         let mut plane = ControlPlane::prepare(cluster, namespace, road, stand_ins()?.join("carve"));
         plane.replicas.push(Replica { ports: PORTS, pod: None, process: None });
         plane.dashboard = Some(plane.write("token", DASHBOARD_TOKEN.as_bytes()));
-        let node = cluster.get(&["node", "node0"]);
-        let addresses = node["status"]["addresses"].as_array().cloned().unwrap_or_default();
-        let address =
-            addresses.iter().find(|one| one["type"] == "InternalIP").map(|one| one["address"].clone());
-        let port = json!({"name": "dashboard", "port": DASHBOARD_PORT});
-        // The controller is no pod here, so the Service says itself where it goes.
-        let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
-            {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "carve-dashboard"}, "spec": {"ports": [port]}},
-            {"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "carve-dashboard"},
-             "subsets": [{"addresses": [{"ip": address}], "ports": [port]}]},
-            {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "carve-dashboard"}, "stringData": {"token": DASHBOARD_TOKEN}},
-        ]});
-        namespace.apply(&objects.to_string());
         plane.begin();
         Some(plane)
     }
@@ -130,13 +117,12 @@ impl ControlPlane {
         heard.unwrap_or_else(|error| panic!("{error}\n{}", self.said()))
     }
 
-    /// What `carve top --once` prints to whoever has only the kubeconfig, and what it complains about.
+    /// What `carve top --once` prints, and what it complains about.
     pub fn top(&self) -> String {
         let script = format!(
-            "{} top --once --kubeconfig {} --controller-namespace {} 2>&1",
+            "{} top --once --url http://127.0.0.1:{DASHBOARD_PORT} --token-file {} 2>&1",
             self.binary.display(),
-            self.cluster.kubeconfig(),
-            self.namespace
+            self.folder.join("token").display()
         );
         self.cluster.on_node(&["sh", "-c", &script])
     }

@@ -130,7 +130,7 @@ fn parts_are_seen_as_they_were_decided_and_used() {
     assert!(heard.contains("\"gpu\"") || heard.contains("\"node\""), "{heard}");
     drop(working);
 
-    // In the terminal, through the API server, by nothing but a kubeconfig.
+    // In the terminal; controller_installed.rs does it through the API server.
     let told = plane.top();
     println!("{told}");
     for words in
@@ -152,7 +152,7 @@ fn parts_are_seen_as_they_were_decided_and_used() {
     agent.signal("CONT");
     scene.until("it answers again", || node_says()["ready"] == true);
     let happened = plane.picture()["happenings"].to_string();
-    for reason in ["AgentSilent", "AgentAnswers", "SlicesOffered"] {
+    for reason in ["AgentSilent", "AgentAnswers", "Validated"] {
         assert!(happened.contains(reason), "{reason}: {happened}");
     }
 
@@ -166,17 +166,18 @@ fn parts_are_seen_as_they_were_decided_and_used() {
 #[test]
 fn devices_are_seen_with_their_instances() {
     let Some(cluster) = Cluster::connect() else { return };
-    const MACHINE: &str = "a100-40gb:2";
+    // A driver tells how busy MIG devices are on Hopper and later.
+    const MACHINE: &str = "h200-141gb:2";
     let Some(node) = GpuNode::new(&cluster, "seen-mig", MACHINE) else { return };
-    node.cut_anew(MACHINE, &[(1, "3g.20gb"), (1, "1g.5gb")]);
+    node.cut_anew(MACHINE, &[(1, "3g.71gb"), (1, "1g.18gb")]);
     import_programs(&cluster);
     let (namespace, tenants) = (cluster.namespace("seen-mig"), cluster.namespace("seen-mig-tenants"));
     let agent = node.start_agent(&namespace, &[("MIG_STRATEGY", "mixed")]);
     let Some(plane) = ControlPlane::start_with_dashboard(&cluster, &namespace, "claims") else { return };
-    agent.offers("nvidia.com/mig-3g.20gb", 1);
+    agent.offers("nvidia.com/mig-3g.71gb", 1);
     let scene = Scene { cluster: &cluster, tenants: &tenants, agent: &agent, plane: &plane };
     tenants.apply(&pod(&cluster, &node, "whole", json!({"nvidia.com/gpu": "1"})));
-    let cut = pod(&cluster, &node, "cut", json!({"nvidia.com/mig-3g.20gb": "1"}));
+    let cut = pod(&cluster, &node, "cut", json!({"nvidia.com/mig-3g.71gb": "1"}));
     tenants.apply(&cut);
     let (_, slice) = scene.sees("whole", "it is seen", |_, _| true);
     assert_eq!((&slice["mechanism"], &slice["compute"]), (&"exclusive".into(), &1.0.into()), "{slice:#}");
@@ -197,7 +198,7 @@ fn devices_are_seen_with_their_instances() {
     there.sort_unstable();
     assert_eq!(seen, there, "{gpu:#}");
     let own = instances.iter().find(|one| one["uuid"] == slice["instance"]).expect("its own");
-    assert_eq!(own["profile"], "3g.20gb");
+    assert_eq!(own["profile"], "3g.71gb");
 
     // Seven tenths of three sevenths are measured.
     scene.until("it runs", || tenants.phase("cut") == "Running");
@@ -217,7 +218,7 @@ fn devices_are_seen_with_their_instances() {
     let (_, slice) = scene.sees("cut", "what it uses is told", used);
     assert_eq!(slice["how"], "measured", "{slice:#}");
     let told = plane.top();
-    assert!(told.contains("MIG 3g.20gb") && told.contains("/whole/main"), "{told}");
+    assert!(told.contains("MIG 3g.71gb") && told.contains("/whole/main"), "{told}");
     machine.change_world(|host| host.end_process(pid)).expect("the machine");
     drop(plane);
     agent.remove();

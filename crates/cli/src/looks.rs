@@ -132,8 +132,19 @@ async fn proxied(client: &Client, namespace: &str, token: Option<&str>) -> Resul
     match tokio::time::timeout(PATIENCE, client.request_text(request)).await {
         Ok(Ok(text)) => read(&text).map_err(|why| Failure::new(format!("{what}: {why}"))),
         Ok(Err(error)) => Err(refused(&what, namespace, &error)),
-        Err(_) => Err(Failure::new(format!("{what}: nothing came in {} s", PATIENCE.as_secs()))),
+        // The client asks again where nobody serves it for the moment, so that this also means that.
+        Err(_) => {
+            let words = format!("{what}: nothing came in {} s", PATIENCE.as_secs());
+            Err(Failure::new(words).hint(nobody(namespace)))
+        }
     }
+}
+
+/// What to look at where nobody answers.
+fn nobody(namespace: &str) -> String {
+    format!(
+        "perhaps no controller with --dashboard leads: kubectl get pods -n {namespace} -L carve.dev/leader; {SWITCH_ON}"
+    )
 }
 
 fn refused(what: &str, namespace: &str, error: &kube::Error) -> Failure {
@@ -143,12 +154,12 @@ fn refused(what: &str, namespace: &str, error: &kube::Error) -> Failure {
     };
     match code {
         404 => Failure::new(format!("{what} is not there")).hint(SWITCH_ON),
-        503 => Failure::new(format!("{what} is served by nobody: {why}"))
-            .hint(format!("no controller with --dashboard leads: kubectl get pods -n {namespace} -L carve.dev/leader; {SWITCH_ON}")),
+        503 => Failure::new(format!("{what} is served by nobody: {why}")).hint(nobody(namespace)),
         401 => Failure::new(format!("{what} wants a token that you may not read: {why}"))
             .hint(format!("give it with --token-file; it is in the Secret {namespace}/{SECRET}")),
-        403 => Failure::new(format!("{what}: {why}"))
-            .hint("whoever looks needs the right to get services/proxy there, and to get the Secret with the token"),
+        403 => Failure::new(format!("{what}: {why}")).hint(
+            "whoever looks needs the right to get services/proxy there, and to get the Secret with the token",
+        ),
         _ => Failure::new(format!("{what}: {why}")),
     }
 }
