@@ -25,9 +25,22 @@ struct Installed {
     objects: String,
 }
 
+/// The Deployment as kubectl patches it, before it is there: replicas that are replaced at once would disturb what is looked at.
+fn with_dashboard(cluster: &Cluster, deployment: &Value) -> Value {
+    let patch = documents(DASHBOARD).remove(0).to_string();
+    let words = ["patch", "--local", "-f", "-", "-p", &patch, "-o", "json"];
+    let patched = cluster.try_kubectl(&words, Some(&deployment.to_string()));
+    let patched = patched.unwrap_or_else(|error| panic!("{error}"));
+    serde_json::from_str(&patched).unwrap_or_else(|error| panic!("{error}: {patched}"))
+}
+
 impl Installed {
     fn new(cluster: &Cluster) -> Self {
-        let mut all = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "carve"}})];
+        let mut all = vec![
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "carve"}}),
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "carve-dashboard", "namespace": "carve"},
+                "stringData": {"token": "long-enough-to-be-one"}}),
+        ];
         for mut object in MANIFESTS.iter().flat_map(|text| documents(text)) {
             if object["kind"] == "Deployment" {
                 let scheduler = object["metadata"]["name"] == "carve-scheduler";
@@ -44,24 +57,15 @@ impl Installed {
             if object["kind"] == "Service" && object["metadata"]["name"] == "carve-extender" {
                 object["spec"]["clusterIP"] = EXTENDER.into();
             }
+            if object["kind"] == "Deployment" && object["metadata"]["name"] == "carve-controller" {
+                object = with_dashboard(cluster, &object);
+            }
             all.push(object);
         }
         let objects = json!({"apiVersion": "v1", "kind": "List", "items": all}).to_string();
         let installed = Installed { cluster: cluster.clone(), objects };
         let applied = cluster.try_kubectl(&["apply", "-f", "-"], Some(&installed.objects));
         applied.unwrap_or_else(|error| panic!("{error}"));
-        let token = [
-            "create",
-            "secret",
-            "generic",
-            "carve-dashboard",
-            "-n",
-            "carve",
-            "--from-literal=token=long-enough-to-be-one",
-        ];
-        let _ = cluster.try_kubectl(&token, None);
-        let patch = documents(DASHBOARD).remove(0).to_string();
-        cluster.kubectl(&["patch", "deployment", "carve-controller", "-n", "carve", "-p", &patch]);
         installed
     }
 
