@@ -61,7 +61,11 @@ impl Access {
             return Ok(());
         }
         let message = format!("this is not reached as '{host}'");
-        Err(Failure::new(StatusCode::FORBIDDEN, message, "use the address that carve up printed, or localhost"))
+        Err(Failure::new(
+            StatusCode::FORBIDDEN,
+            message,
+            "use the address that carve up printed, or localhost",
+        ))
     }
 
     fn knows_token(&self, headers: &HeaderMap) -> Result<(), Failure> {
