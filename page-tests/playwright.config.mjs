@@ -1,7 +1,14 @@
 // How the tests run: CARVE names the program, CHROMIUM the browser, PAGE a folder whose page is tried instead of the built-in one, SHOTS a folder for pictures.
+const timed = ['changes.spec.mjs', 'large.spec.mjs', 'walkthroughs.spec.mjs'];
+
 export default {
   testDir: '.',
-  testMatch: '*.spec.mjs',
+  projects: [
+    // They hold times, so nothing may run beside them.
+    { name: 'timed', testMatch: timed },
+    // Every file has a program of its own, so files may run beside each other.
+    { name: 'untimed', testMatch: '*.spec.mjs', testIgnore: timed },
+  ],
   workers: 1,
   fullyParallel: false,
   retries: 0,

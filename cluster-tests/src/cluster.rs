@@ -53,6 +53,16 @@ impl Cluster {
         LOOKER
     }
 
+    /// A place on the host for a test's own files, which the nodes see too; tests in another lab have another.
+    pub fn scratch(&self, name: &str) -> PathBuf {
+        self.lab.scratch().join(name)
+    }
+
+    /// The cgroup below which the first node's pods live.
+    pub fn cgroup(&self) -> String {
+        self.lab.cgroup_of("node0").unwrap_or_else(|| panic!("no lab is running"))
+    }
+
     /// Configuration of the first node's containerd, on the host.
     pub fn containerd_config(&self) -> PathBuf {
         self.lab.containerd_config()

@@ -5,9 +5,11 @@ use crate::gpu_node::stand_ins;
 use crate::inside::page;
 use crate::{Background, Chance, Cluster, Namespace, PATIENCE};
 use base64::Engine;
+use kube::{Client, Config};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// The scheduler's configuration as it is shipped.
 const SCHEDULER: &str = include_str!("../../examples/controller/scheduler.yaml");
@@ -33,6 +35,8 @@ pub struct ControlPlane {
     binary: PathBuf,
     folder: PathBuf,
     road: String,
+    /// File with the token of the dashboard, where it is on.
+    dashboard: Option<PathBuf>,
     replicas: Vec<Replica>,
     /// Where several are reached.
     doors: Option<Doors>,
@@ -48,6 +52,10 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// Ports of the first controller: for the API server, and for the scheduler.
 const PORTS: (u16, u16) = (18443, 18444);
 
+/// Where the dashboard is, and what whoever looks must know.
+const DASHBOARD_PORT: u16 = 17411;
+const DASHBOARD_TOKEN: &str = "a-token-for-the-suites";
+
 impl ControlPlane {
     /// Starts the controller on a road; on the scheduler road also the scheduler. `None` (said aloud) where nothing was built.
     pub fn start(cluster: &Cluster, namespace: &Namespace, road: &str) -> Option<Self> {
@@ -55,6 +63,68 @@ impl ControlPlane {
         plane.replicas.push(Replica { ports: PORTS, pod: None, process: None });
         plane.begin();
         Some(plane)
+    }
+
+    /// The same with its dashboard. It is no pod here, so no Service's proxy leads to it: API servers pass on to pods alone.
+    pub fn start_with_dashboard(cluster: &Cluster, namespace: &Namespace, road: &str) -> Option<Self> {
+        let mut plane = ControlPlane::prepare(cluster, namespace, road, stand_ins()?.join("carve"));
+        plane.replicas.push(Replica { ports: PORTS, pod: None, process: None });
+        plane.dashboard = Some(plane.write("token", DASHBOARD_TOKEN.as_bytes()));
+        plane.begin();
+        Some(plane)
+    }
+
+    /// What the dashboard answers to whoever knows the token.
+    pub fn dashboard(&self, path: &str) -> Result<Value, String> {
+        let path = path.to_owned();
+        let answer = self.cluster.within(move |_| async move {
+            let address =
+                format!("http://127.0.0.1:{DASHBOARD_PORT}").parse().map_err(|error| format!("{error}"))?;
+            let client = Client::try_from(Config::new(address)).map_err(|error| error.to_string())?;
+            let request = http::Request::get(path).header("x-carve-token", DASHBOARD_TOKEN).body(Vec::new());
+            let request = request.map_err(|error| error.to_string())?;
+            client.request_text(request).await.map_err(|error| error.to_string())
+        })?;
+        serde_json::from_str(&answer).map_err(|error| format!("{error}: {answer}"))
+    }
+
+    /// What people see now.
+    pub fn picture(&self) -> Value {
+        self.dashboard("/api/v1/picture").map(|mut answer| answer["picture"].take()).unwrap_or_default()
+    }
+
+    /// Listens to the dashboard until it has told of so many changes.
+    pub fn hears_changes(&self, number: usize) -> String {
+        let hear = async move {
+            let address = format!("127.0.0.1:{DASHBOARD_PORT}");
+            let mut stream =
+                tokio::net::TcpStream::connect(address).await.map_err(|error| error.to_string())?;
+            let request = format!(
+                "GET /api/v1/stream?since=0 HTTP/1.1\r\nHost: localhost\r\nX-Carve-Token: {DASHBOARD_TOKEN}\r\n\r\n"
+            );
+            stream.write_all(request.as_bytes()).await.map_err(|error| error.to_string())?;
+            let (mut heard, mut bytes) = (String::new(), vec![0; 65_536]);
+            while heard.matches("event: changes").count() < number {
+                match stream.read(&mut bytes).await {
+                    Ok(count) if count > 0 => heard.push_str(&String::from_utf8_lossy(&bytes[..count])),
+                    ended => return Err(format!("{ended:?} after {heard}")),
+                }
+            }
+            Ok(heard)
+        };
+        let heard = self.cluster.within(move |_| async move { tokio::time::timeout(PATIENCE, hear).await });
+        let heard = heard.unwrap_or_else(|_| panic!("nothing changes on the dashboard\n{}", self.said()));
+        heard.unwrap_or_else(|error| panic!("{error}\n{}", self.said()))
+    }
+
+    /// What `carve top --once` prints, and what it complains about.
+    pub fn top(&self) -> String {
+        let script = format!(
+            "{} top --once --url http://127.0.0.1:{DASHBOARD_PORT} --token-file {} 2>&1",
+            self.binary.display(),
+            self.folder.join("token").display()
+        );
+        self.cluster.on_node(&["sh", "-c", &script])
     }
 
     /// The same on the scheduler road with the program that `CARVE_RELEASE_BINARY` names, if it is there: how long it takes is to be measured.
@@ -90,7 +160,7 @@ impl ControlPlane {
     }
 
     fn prepare(cluster: &Cluster, namespace: &Namespace, road: &str, binary: PathBuf) -> Self {
-        let folder = std::env::temp_dir().join(format!("carve-control-plane-{}", namespace.name()));
+        let folder = cluster.scratch(&format!("carve-control-plane-{}", namespace.name()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
         ControlPlane {
@@ -99,6 +169,7 @@ impl ControlPlane {
             binary,
             folder,
             road: road.to_owned(),
+            dashboard: None,
             replicas: Vec::new(),
             doors: None,
             scheduler: None,
@@ -152,6 +223,10 @@ impl ControlPlane {
             format!("--road={}", self.road),
         ];
         words.extend(pod.iter().map(|pod| format!("--pod-name={pod}")));
+        if let Some(token) = &self.dashboard {
+            words.push(format!("--dashboard=0.0.0.0:{DASHBOARD_PORT}"));
+            words.push(format!("--dashboard-token-file={}", token.display()));
+        }
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let (library, clock) = (self.clock_library(), self.clock(number));
         // Looking at it costs time, so one that stands alone, and may be measured, has the machine's.

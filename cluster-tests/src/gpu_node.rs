@@ -49,7 +49,7 @@ impl GpuNode {
         let built = stand_ins()?;
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let name = "node0".to_owned();
-        let folder = std::env::temp_dir().join(format!("carve-gpu-node-{test}"));
+        let folder = cluster.scratch(&format!("carve-gpu-node-{test}"));
         Some(GpuNode { name, folder, cluster: cluster.clone(), _alone: Some(alone) }.set_up(&built, machine))
     }
 
@@ -320,7 +320,7 @@ impl AgentOnNode<'_> {
             ("CONTAINERD_CONFIG", config.display().to_string().into()),
             ("CARVE_CGROUP_ROOT", "/host/sys/fs/cgroup".into()),
             // Below the cgroup of the lab's node, which goes with the lab.
-            ("CARVE_MPS_CGROUP", "carve-lab-node0/carve-mps".into()),
+            ("CARVE_MPS_CGROUP", format!("{}/carve-mps", cluster.cgroup()).into()),
         ]);
         env.extend(environment.iter().map(|(name, value)| (*name, Value::from(*value))));
         let mut env: Vec<Value> =

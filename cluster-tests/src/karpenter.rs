@@ -55,7 +55,7 @@ impl KarpenterRun {
         let own = std::fs::read_to_string(&karpenter.node_classes);
         let own = own.unwrap_or_else(|error| panic!("{}: {error}", karpenter.node_classes.display()));
         define(cluster, definitions.iter().map(String::as_str).chain([own.as_str()]));
-        let folder = std::env::temp_dir().join("carve-karpenter");
+        let folder = cluster.scratch("carve-karpenter");
         let written = std::fs::create_dir_all(&folder)
             .and_then(|()| std::fs::write(folder.join("types.json"), instance_types().to_string()))
             .and_then(|()| std::fs::write(folder.join("labels.json"), labels().to_string()));
@@ -74,8 +74,8 @@ impl KarpenterRun {
             ("CARVE_TYPE_LABELS", run.folder.join("labels.json").display().to_string()),
             ("DISABLE_LEADER_ELECTION", "true".to_owned()),
             // It answers only what came in one batch, and pods come slowly on a busy machine.
-            ("BATCH_IDLE_DURATION", "5s".to_owned()),
-            ("BATCH_MAX_DURATION", "60s".to_owned()),
+            ("BATCH_IDLE_DURATION", "10s".to_owned()),
+            ("BATCH_MAX_DURATION", "300s".to_owned()),
             ("METRICS_PORT", "18080".to_owned()),
             ("HEALTH_PROBE_PORT", "18081".to_owned()),
         ];

@@ -130,7 +130,7 @@ impl Prometheus {
     /// Starts it with these rules. `None` (said aloud) where it is not to be had.
     pub fn start(cluster: &Cluster, rules: &str, scraped: &[Scraped]) -> Option<Self> {
         let program = programs()?.join("prometheus");
-        let folder = std::env::temp_dir().join("carve-prometheus");
+        let folder = cluster.scratch("carve-prometheus");
         let _ = std::fs::remove_dir_all(&folder);
         let jobs = ["carve-agent", "carve-controller"].map(|job| {
             let mine: Vec<&Scraped> = scraped.iter().filter(|one| one.job == job).collect();

@@ -1,7 +1,7 @@
 //! The controller as it is installed: the shipped manifests, two replicas with the rights that they name and no others, a second scheduler as a
 //! Deployment, and a leader that goes.
 
-use carve_cluster_tests::{Cluster, HollowNodes, PATIENCE, documents};
+use carve_cluster_tests::{Cluster, HollowNodes, PATIENCE, documents, stand_ins};
 use carve_lab::Image;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -10,11 +10,14 @@ const SUITE: &str = "installed";
 const SCHEDULER: &str = "localhost/kube-scheduler:1";
 /// Address of the Service by which the scheduler reaches the leader.
 const EXTENDER: &str = "10.96.200.10";
-const MANIFESTS: [&str; 3] = [
+const MANIFESTS: [&str; 4] = [
     include_str!("../../examples/controller/rbac.yaml"),
     include_str!("../../examples/controller/controller.yaml"),
     include_str!("../../examples/controller/scheduler.yaml"),
+    include_str!("../../examples/controller/dashboard.yaml"),
 ];
+/// What switches the dashboard on.
+const DASHBOARD: &str = include_str!("../../examples/controller/dashboard-patch.yaml");
 
 /// What was applied; it goes when this is dropped.
 struct Installed {
@@ -22,9 +25,22 @@ struct Installed {
     objects: String,
 }
 
+/// The Deployment as kubectl patches it, before it is there: replicas that are replaced at once would disturb what is looked at.
+fn with_dashboard(cluster: &Cluster, deployment: &Value) -> Value {
+    let patch = documents(DASHBOARD).remove(0).to_string();
+    let words = ["patch", "--local", "-f", "-", "-p", &patch, "-o", "json"];
+    let patched = cluster.try_kubectl(&words, Some(&deployment.to_string()));
+    let patched = patched.unwrap_or_else(|error| panic!("{error}"));
+    serde_json::from_str(&patched).unwrap_or_else(|error| panic!("{error}: {patched}"))
+}
+
 impl Installed {
     fn new(cluster: &Cluster) -> Self {
-        let mut all = vec![json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "carve"}})];
+        let mut all = vec![
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "carve"}}),
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "carve-dashboard", "namespace": "carve"},
+                "stringData": {"token": "long-enough-to-be-one"}}),
+        ];
         for mut object in MANIFESTS.iter().flat_map(|text| documents(text)) {
             if object["kind"] == "Deployment" {
                 let scheduler = object["metadata"]["name"] == "carve-scheduler";
@@ -40,6 +56,9 @@ impl Installed {
             }
             if object["kind"] == "Service" && object["metadata"]["name"] == "carve-extender" {
                 object["spec"]["clusterIP"] = EXTENDER.into();
+            }
+            if object["kind"] == "Deployment" && object["metadata"]["name"] == "carve-controller" {
+                object = with_dashboard(cluster, &object);
             }
             all.push(object);
         }
@@ -123,6 +142,29 @@ fn adds_up_books(cluster: &Cluster, installed: &Installed) {
     }
 }
 
+/// The replica that leads shows the page to everybody who may ask the Service, and the picture to who knows the token.
+fn shows_the_cluster(cluster: &Cluster, installed: &Installed) {
+    let asked = |path: &str| {
+        let path = format!("/api/v1/namespaces/carve/services/http:carve-dashboard:dashboard/proxy{path}");
+        cluster.try_kubectl(&["get", "--raw", &path], None)
+    };
+    let page = || asked("/").is_ok_and(|page| page.contains("<html"));
+    cluster.until_or("the page is shown", PATIENCE, page, || installed.logs());
+    let refusal = asked("/api/v1/picture").expect_err("kubectl knows no token");
+    // kubectl has words of its own for an answer of 401.
+    assert!(refusal.contains("credentials"), "{refusal}");
+    let Some(built) = stand_ins() else { return };
+    let carve = built.join("carve").display().to_string();
+    let top = format!("{carve} top --once --kubeconfig {} 2>&1", cluster.kubeconfig());
+    let told = cluster.on_node(&["sh", "-c", &top]);
+    assert!(
+        told.contains("installed-0") && told.contains("no agent of carve runs here"),
+        "{told}\n{}",
+        installed.logs()
+    );
+    assert!(told.contains("first"), "what was booked is shown: {told}");
+}
+
 #[test]
 fn the_shipped_manifests_work_with_the_rights_that_they_name() {
     let Some(cluster) = Cluster::connect() else { return };
@@ -153,6 +195,7 @@ fn the_shipped_manifests_work_with_the_rights_that_they_name() {
     };
     create("first");
     adds_up_books(&cluster, &installed);
+    shows_the_cluster(&cluster, &installed);
     // The leader goes, without a chance to say so.
     let first = installed.leaders().remove(0);
     cluster.kubectl(&["delete", "pod", &first, "-n", "carve", "--force", "--grace-period=0"]);

@@ -50,7 +50,7 @@ fn daemon_set(cluster: &Cluster, node: &GpuNode) -> String {
         ("CONTAINERD_CONFIG", format!("/etc/containerd/{file}")),
         ("CARVE_SIM_STATE", "/machine/machine.json".to_owned()),
         // Below the cgroup of the lab's node, which goes with the lab.
-        ("CARVE_MPS_CGROUP", "carve-lab-node0/carve-mps".to_owned()),
+        ("CARVE_MPS_CGROUP", format!("{}/carve-mps", cluster.cgroup())),
     ];
     let env = container["env"].as_array_mut().expect("variables");
     env.extend(more.map(|(name, value)| json!({"name": name, "value": value})));

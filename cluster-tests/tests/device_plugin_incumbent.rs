@@ -32,7 +32,7 @@ struct Plugin {
 
 /// Starts the plugin on a machine with eight GPUs and waits until kubelet offers them.
 fn start(cluster: &Cluster, incumbents: &Path, driver: &Path) -> Plugin {
-    let folder = std::env::temp_dir().join(format!("carve-plugin-{}", std::process::id()));
+    let folder = cluster.scratch(&format!("carve-plugin-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::copy(driver, folder.join("libnvidia-ml.so.1")).expect("the simulated driver");
     let state = folder.join("machine.json");

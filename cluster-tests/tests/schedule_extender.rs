@@ -6,7 +6,7 @@ use carve_cluster_tests::{Cluster, PATIENCE, Pod};
 fn a_scheduler_asks_its_extender() {
     let Some(cluster) = Cluster::connect() else { return };
     let extender = cluster.background(&[env!("CARGO_BIN_EXE_scheduler_extender"), "18080"], &[]);
-    let folder = std::env::temp_dir().join(format!("carve-scheduler-{}", std::process::id()));
+    let folder = cluster.scratch(&format!("carve-scheduler-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let config = folder.join("scheduler.yaml");
     let text = format!(

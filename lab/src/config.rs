@@ -14,13 +14,13 @@ pub(crate) fn write(folder: &Path, node: &Node, debian: &Path) -> Result<()> {
     for part in ["cni", "cdi", "kubelet", "containerd", "pods"] {
         fs::create_dir_all(home.join(part))?;
     }
-    fs::write(home.join("kubelet.yaml"), kubelet(&home, node))?;
+    fs::write(home.join("kubelet.yaml"), kubelet(&home, node, &node.cgroup(folder)))?;
     fs::write(home.join("containerd.toml"), containerd(&home, debian))?;
     fs::write(home.join("cni/10-lab.conflist"), cni(&home, node))?;
     Ok(())
 }
 
-fn kubelet(home: &Path, node: &Node) -> String {
+fn kubelet(home: &Path, node: &Node, cgroup: &str) -> String {
     let home = home.display();
     format!(
         "apiVersion: kubelet.config.k8s.io/v1beta1
@@ -49,7 +49,6 @@ crashLoopBackOff: {{maxContainerRestartPeriod: 1s}}
 resolvConf: \"\"
 ",
         address = node.address,
-        cgroup = node.cgroup,
     )
 }
 

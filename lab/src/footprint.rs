@@ -8,24 +8,30 @@ use std::time::{Duration, Instant};
 /// Kernel settings that kubelet changes for the whole machine.
 const SYSCTLS: &[&str] = &["vm/overcommit_memory", "kernel/panic", "kernel/panic_on_oops"];
 
+/// The file in which they are written down.
+const SAVED: &str = "sysctls";
+
 /// Where cgroups are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// Writes down the kernel settings as they are.
-pub(crate) fn save(folder: &Path) -> Result<()> {
+/// Writes down the kernel settings as they are, or as they were before a lab that runs already.
+pub(crate) fn save(folder: &Path, other: Option<&Path>) -> Result<()> {
+    if let Some(known) = other.and_then(|other| fs::read_to_string(other.join(SAVED)).ok()) {
+        return Ok(fs::write(folder.join(SAVED), known)?);
+    }
     let mut saved = String::new();
     for name in SYSCTLS {
         let path = Path::new("/proc/sys").join(name);
         let value = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         saved.push_str(&format!("{name} {}\n", value.trim()));
     }
-    fs::write(folder.join("sysctls"), saved)?;
+    fs::write(folder.join(SAVED), saved)?;
     Ok(())
 }
 
 /// Puts the kernel settings back.
 pub(crate) fn restore(folder: &Path) -> Result<()> {
-    let saved = fs::read_to_string(folder.join("sysctls")).unwrap_or_default();
+    let saved = fs::read_to_string(folder.join(SAVED)).unwrap_or_default();
     for (name, value) in saved.lines().filter_map(|line| line.split_once(' ')) {
         let path = Path::new("/proc/sys").join(name);
         if fs::read_to_string(&path).is_ok_and(|now| now.trim() != value) {
@@ -98,4 +104,21 @@ fn remove_tree(group: &Path) {
         }
     }
     let _ = fs::remove_dir(group);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SAVED, save};
+    use std::fs;
+
+    #[test]
+    fn a_second_lab_knows_how_things_were_before_the_first() {
+        let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        save(first.path(), None).unwrap();
+        let real = fs::read_to_string(first.path().join(SAVED)).unwrap();
+        assert_eq!(real.lines().count(), super::SYSCTLS.len());
+        fs::write(first.path().join(SAVED), "vm/overcommit_memory 7\n").unwrap();
+        save(second.path(), Some(first.path())).unwrap();
+        assert_eq!(fs::read_to_string(second.path().join(SAVED)).unwrap(), "vm/overcommit_memory 7\n");
+    }
 }

@@ -19,7 +19,6 @@ pub(crate) struct Node {
     pub(crate) address: String,
     /// Addresses of its pods.
     pub(crate) pods: String,
-    pub(crate) cgroup: String,
 }
 
 impl Node {
@@ -29,7 +28,6 @@ impl Node {
             name: format!("node{number}"),
             address: format!("10.250.0.{}", number + 1),
             pods: format!("10.244.{number}.0/24"),
-            cgroup: format!("carve-lab-node{number}"),
         }
     }
 
@@ -37,6 +35,15 @@ impl Node {
     pub(crate) fn all(lab: &Path) -> Vec<Self> {
         let number = fs::read_to_string(lab.join("nodes")).ok().and_then(|text| text.trim().parse().ok());
         (0..number.unwrap_or(1)).map(Node::numbered).collect()
+    }
+
+    /// The cgroup of its pods: cgroups are the machine's, so the name says of which lab it is.
+    pub(crate) fn cgroup(&self, lab: &Path) -> String {
+        let folder = lab.file_name().unwrap_or_default().to_string_lossy();
+        match folder.split_once('-') {
+            Some((_, name)) => format!("carve-lab-{name}-{}", self.name),
+            None => format!("carve-lab-{}", self.name),
+        }
     }
 
     /// Where its files are.
@@ -120,7 +127,7 @@ impl Lab {
             bail!("the lab needs root: it makes namespaces, mounts and cgroups");
         }
         if self.status() != Status::Down {
-            bail!("a lab is already there; 'cargo xtask lab down' ends it");
+            bail!("this lab is already there; 'cargo xtask lab down' ends it");
         }
         self.prepare(release)?;
         let folder = self.folder();
@@ -151,9 +158,9 @@ impl Lab {
             usr = debian.display()
         );
         fs::write(folder.join("path"), &path)?;
-        footprint::save(&folder)?;
+        footprint::save(&folder, self.another_runs().as_deref())?;
         for node in &nodes {
-            footprint::make_cgroup(&node.cgroup)?;
+            footprint::make_cgroup(&node.cgroup(&folder))?;
         }
         // A copy, because a build may replace the program that runs this.
         let program = folder.join("lab-program");
@@ -213,10 +220,13 @@ impl Lab {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
-        footprint::restore(&folder)?;
-        for node in (0..MOST_NODES).map(Node::numbered) {
-            if !footprint::remove_cgroup(&node.cgroup) {
-                bail!("the cgroup {} can not be removed; something still runs in it", node.cgroup);
+        // The last one to end puts the settings back; whoever still runs has written down the same.
+        if self.another_runs().is_none() {
+            footprint::restore(&folder)?;
+        }
+        for cgroup in (0..MOST_NODES).map(|number| Node::numbered(number).cgroup(&folder)) {
+            if !footprint::remove_cgroup(&cgroup) {
+                bail!("the cgroup {cgroup} can not be removed; something still runs in it");
             }
         }
         if folder.exists() {
@@ -238,9 +248,24 @@ impl Lab {
 
     /// The process that holds the namespaces, seen from outside.
     fn outer(&self) -> Option<u32> {
-        let pid: u32 = fs::read_to_string(self.folder().join("pid")).ok()?.trim().parse().ok()?;
-        let command = fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
-        (command.contains("lab-inside") && alive(pid)).then_some(pid)
+        outer_of(&self.folder())
+    }
+
+    /// What the run of another lab on this machine has written, if there is one.
+    fn another_runs(&self) -> Option<PathBuf> {
+        let own = self.folder();
+        self.places.runs().into_iter().find(|run| *run != own && outer_of(run).is_some())
+    }
+
+    /// The cgroup below which a node's pods live.
+    pub fn cgroup_of(&self, node: &str) -> Option<String> {
+        let found = Node::all(&self.folder()).into_iter().find(|known| known.name == node)?;
+        Some(found.cgroup(&self.folder()))
+    }
+
+    /// Where tests put files that its nodes see.
+    pub fn scratch(&self) -> PathBuf {
+        self.places.scratch()
     }
 
     /// The first process inside, seen from outside.
@@ -413,6 +438,15 @@ fn go_module() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("kubernetes")
 }
 
+/// The process that holds the namespaces of the lab in a folder, seen from outside.
+fn outer_of(folder: &Path) -> Option<u32> {
+    let pid: u32 = fs::read_to_string(folder.join("pid")).ok()?.trim().parse().ok()?;
+    let command = fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
+    let mut words = command.split('\0');
+    let ours = words.any(|word| word == "lab-inside") && words.next() == folder.to_str();
+    (ours && alive(pid)).then_some(pid)
+}
+
 /// Whether a process is there and not just waiting to be buried.
 fn alive(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -423,4 +457,42 @@ fn alive(pid: u32) -> bool {
 fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Lab, Node, outer_of};
+    use crate::places::Places;
+    use std::path::Path;
+
+    #[test]
+    fn labs_with_names_share_neither_folders_nor_cgroups() {
+        let labs = [Places::named("first"), Places::named("second")].map(Lab::new);
+        let [first, second] = labs.each_ref().map(|lab| lab.folder());
+        assert_eq!(first.parent(), second.parent(), "one cache");
+        assert_ne!(first, second);
+        assert_ne!(labs[0].scratch(), labs[1].scratch());
+        let node = Node::numbered(1);
+        assert_eq!(node.cgroup(&first), "carve-lab-first-node1");
+        assert_eq!(node.cgroup(&second), "carve-lab-second-node1");
+        assert_eq!(node.cgroup(Path::new("/cache/run")), "carve-lab-node1");
+    }
+
+    /// A number that was written down may belong to somebody else by now, and be it another lab.
+    #[test]
+    fn a_process_of_somebody_else_is_no_lab() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("pid"), std::process::id().to_string()).unwrap();
+        assert_eq!(outer_of(folder.path()), None);
+        let other = std::process::Command::new("sh")
+            .args(["-c", "read line", "lab-inside", "/another/folder"])
+            .stdin(std::process::Stdio::piped())
+            .spawn();
+        let mut other = other.unwrap();
+        std::fs::write(folder.path().join("pid"), other.id().to_string()).unwrap();
+        let found = outer_of(folder.path());
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert_eq!(found, None);
+    }
 }

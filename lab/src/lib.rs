@@ -29,6 +29,6 @@ pub use image::{Image, ImageFile};
 pub use inside::{inside, inside_node};
 pub use lab::{Lab, Status, Wanted};
 pub use pki::base64;
-pub use places::Places;
+pub use places::{NAMED, Places};
 pub use release::Release;
 pub use services::services;

@@ -61,8 +61,14 @@ impl Drop for Up {
     }
 }
 
-/// Asks everything.
+/// Asks carve as it is now everything.
 pub(crate) fn api() -> Result<()> {
+    run(cargo().args(["build", "--quiet", "--workspace", "--bin", "carve"]))?;
+    api_of_built()
+}
+
+/// The same with carve as it was built last.
+pub(crate) fn api_of_built() -> Result<()> {
     let Some(tool) = tool()? else {
         if std::env::var("CI").as_deref() == Ok("true") {
             bail!(
@@ -72,7 +78,6 @@ pub(crate) fn api() -> Result<()> {
         eprintln!("SKIPPED: the API is tried by Schemathesis; install python3 with venv and pip");
         return Ok(());
     };
-    run(cargo().args(["build", "--quiet", "--workspace", "--bin", "carve"]))?;
     let folder = root().join("target/api");
     fs::create_dir_all(&folder)?;
     let said = folder.join("said");

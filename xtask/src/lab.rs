@@ -51,9 +51,14 @@ pub(crate) fn lab(words: &[&str]) -> Result<()> {
     }
 }
 
-/// Images for the lab: carve itself, and a shell to look around with.
-pub(crate) fn images(lab: &Lab) -> Result<Vec<PathBuf>> {
+/// Images for the lab, of carve as it is now.
+fn images(lab: &Lab) -> Result<Vec<PathBuf>> {
     run(cargo().args(["build", "--quiet", "--package", "carve"]))?;
+    images_of_built(lab)
+}
+
+/// Images for the lab: carve itself, as it was built last, and a shell to look around with.
+pub(crate) fn images_of_built(lab: &Lab) -> Result<Vec<PathBuf>> {
     let folder = lab.cache().join("images");
     fs::create_dir_all(&folder)?;
     let program = root().join("target/debug/carve");

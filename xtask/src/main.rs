@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask tidy | test | ci | incumbents | cuda-symbols | limiter | dashboards | page | api | lab | fuzz`.
+//! The project's own tasks: `cargo xtask tidy | test | ci | programs | suites | incumbents | cuda-symbols | limiter | dashboards | page | api | lab | fuzz`.
 
 mod api;
 mod cuda_symbols;
@@ -8,9 +8,13 @@ mod incumbents;
 mod lab;
 mod limiter;
 mod page;
+mod programs;
+mod queue;
 mod run;
+mod suites;
 mod test;
 mod tidy;
+mod times;
 
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
@@ -20,7 +24,9 @@ const USAGE: &str = "\
 usage: cargo xtask TASK
 
   tidy         check the rules of the house that no compiler checks
-  test         everything: tidy, format, lints, CUDA's functions, NVIDIA's programs, tests, fuzz targets (bounded)
+  test         everything: tidy, format, lints, CUDA's functions, NVIDIA's programs, suites on a real Kubernetes, tests, fuzz targets (bounded), the page
+  programs     the test programs that need no cluster alone, several at once
+  suites [NAME…] the suites on a real Kubernetes alone, in two labs side by side
   ci           the same with CI=true, where nothing may be skipped
   incumbents   build NVIDIA's programs, and the oracle made of their packages, into the cache
   cuda-symbols compare the table of CUDA functions with NVIDIA's headers, and name what either lacks
@@ -49,6 +55,8 @@ fn task(arguments: Vec<String>) -> Result<()> {
         ["tidy"] => tidy::tidy(),
         ["test"] => test::test(),
         ["ci"] => test::ci(),
+        ["programs"] => test::programs(),
+        ["suites", ref names @ ..] => test::suites(names),
         ["incumbents"] => incumbents::build().map(drop),
         ["cuda-symbols"] => cuda_symbols::check(),
         ["limiter"] => limiter::build_both().map(|path| println!("{}", path.display())),

@@ -1,6 +1,6 @@
 //! The dashboard's page in a real browser, in front of the real program.
 
-use crate::run::{cargo, run};
+use crate::run::{cargo, read, run};
 use crate::{lab, root};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -9,20 +9,22 @@ use std::process::Command;
 /// Where browsers are that Debian packages.
 const CHROMIUM: &str = "/usr/bin/chromium";
 
-/// Runs the suites of `page-tests`.
+/// Runs the suites of `page-tests` with carve as it is now.
 pub(crate) fn page() -> Result<()> {
-    let Some(chromium) = chromium()? else {
-        if std::env::var("CI").as_deref() == Ok("true") {
-            bail!(
-                "the page is tried in Chromium, which is not here and can not be installed, and CI must not skip"
-            );
-        }
-        eprintln!(
-            "SKIPPED: the page is tried in Chromium; install it (apt-get install chromium), or name one with CHROMIUM"
-        );
-        return Ok(());
-    };
     run(cargo().args(["build", "--quiet", "--package", "carve"]))?;
+    page_of_built()
+}
+
+/// The same with carve as it was built last.
+pub(crate) fn page_of_built() -> Result<()> {
+    if read(Command::new("npm").arg("--version")).is_err() {
+        return skipped("npm, which is not here; install Node with npm");
+    }
+    let Some(chromium) = chromium()? else {
+        return skipped(
+            "Chromium, which is not here; install it (apt-get install chromium), or name one with CHROMIUM",
+        );
+    };
     let folder = root().join("page-tests");
     let npm = |words: &[&str]| {
         let mut command = Command::new("npm");
@@ -30,10 +32,24 @@ pub(crate) fn page() -> Result<()> {
         command
     };
     run(&mut npm(&["ci", "--no-audit", "--no-fund", "--loglevel=error"]))
-        .context("are Node and npm here?")?;
-    let mut tests = npm(&["test"]);
-    tests.env("CARVE", root().join("target/debug/carve")).env("CHROMIUM", chromium);
-    run(&mut tests)
+        .context("is npm's registry reachable?")?;
+    let tests = |words: &[&str]| {
+        let mut tests = npm(&[&["test", "--"], words].concat());
+        run(tests.env("CARVE", root().join("target/debug/carve")).env("CHROMIUM", &chromium))
+    };
+    // Both, whatever becomes of the first.
+    let untimed = tests(&["--project=untimed", "--workers=2"]);
+    let timed = tests(&["--project=timed", "--workers=1"]);
+    untimed.and(timed)
+}
+
+/// Says what is missing, or fails where nothing may be skipped.
+fn skipped(what: &str) -> Result<()> {
+    if std::env::var("CI").as_deref() == Ok("true") {
+        bail!("the page is tried with {what}; CI must not skip");
+    }
+    eprintln!("SKIPPED: the page is tried with {what}");
+    Ok(())
 }
 
 /// The one that was named, the one that is here, or the one that Debian has.

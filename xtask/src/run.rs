@@ -1,8 +1,7 @@
 //! Runs programs, and says which one failed.
 
 use anyhow::{Context, Result, bail};
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Runs a program with its output shown; fails if it fails.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
@@ -14,36 +13,28 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs tests with their output shown; what failed is said once more by `between` and then by the tests themselves, because the end is what people read.
-pub(crate) fn run_tests(command: &mut Command, between: impl FnOnce()) -> Result<()> {
-    let shown = format!("{command:?}");
-    let mut child =
-        command.stdout(Stdio::piped()).spawn().with_context(|| format!("can not start {shown}"))?;
-    let mut said = Vec::new();
-    for line in BufReader::new(child.stdout.take().context("its output is ours")?).split(b'\n') {
-        let line = String::from_utf8_lossy(&line?).into_owned();
-        println!("{line}");
-        said.push(line);
+/// What is worth saying again of everything that a test program said: what its failing tests said, or its last lines where it ended without
+/// a word about them.
+pub(crate) fn what_failed(said: &str) -> String {
+    let lines: Vec<&str> = said.lines().collect();
+    let failed = failures(&lines);
+    if failed.is_empty() {
+        lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
+    } else {
+        failed.join("\n")
     }
-    let status = child.wait()?;
-    if status.success() {
-        return Ok(());
-    }
-    between();
-    eprintln!("── what failed\n{}", failures(&said).join("\n"));
-    bail!("{shown} failed ({status})");
 }
 
 /// How much of a test's own words is said again.
 const LAST_LINES: usize = 60;
 
 /// What failing tests said, by the blocks in which cargo's test programs show it.
-fn failures(said: &[String]) -> Vec<&str> {
+fn failures<'a>(said: &[&'a str]) -> Vec<&'a str> {
     let mut lines: Vec<&str> = Vec::new();
     let mut block: Option<Vec<&str>> = None;
     for line in said {
         let begins = line.starts_with("---- ") && line.ends_with(" stdout ----");
-        if begins || line == "failures:" {
+        if begins || *line == "failures:" {
             lines.extend(last_lines(&block.take().unwrap_or_default()));
         }
         match &mut block {
@@ -72,11 +63,21 @@ pub(crate) fn read(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The cargo that runs us, without what it told us about ourselves: build scripts that look at such variables would see
-/// others than in a build by hand, and everything behind them would be built anew each time the two take turns.
+/// The cargo that runs us, without what it told us about ourselves.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(crate::root());
+    forget_ourselves(&mut command);
+    // A clean clone never builds incrementally, and what it would keep for that is twice the size of what it builds.
+    if std::env::var("CI").as_deref() == Ok("true") {
+        command.env("CARGO_INCREMENTAL", "0");
+    }
+    command
+}
+
+/// Takes away what cargo told us about ourselves: build scripts that look at such variables would see others than in a build by hand, and
+/// everything behind them would be built anew each time the two take turns.
+pub(crate) fn forget_ourselves(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
         let ours = name.to_str().is_some_and(|name| {
             name.starts_with("CARGO_PKG_")
@@ -87,27 +88,29 @@ pub(crate) fn cargo() -> Command {
             command.env_remove(&name);
         }
     }
-    // A clean clone never builds incrementally, and what it would keep for that is twice the size of what it builds.
-    if std::env::var("CI").as_deref() == Ok("true") {
-        command.env("CARGO_INCREMENTAL", "0");
-    }
-    command
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{LAST_LINES, failures};
+    use super::{LAST_LINES, what_failed};
 
     #[test]
     fn what_failed_is_found_among_everything_else() {
-        let long: Vec<String> = (0..LAST_LINES * 2).map(|line| format!("line {line}")).collect();
-        let mut said: Vec<String> =
-            ["test one ... ok", "failures:", "", "---- two stdout ----"].map(String::from).to_vec();
-        said.extend(long);
-        said.extend(["---- three stdout ----", "why", "failures:", "    two", "    three"].map(String::from));
-        let found = failures(&said);
+        let long: String = (0..LAST_LINES * 2).map(|line| format!("line {line}\n")).collect();
+        let before = "test one ... ok\nfailures:\n\n---- two stdout ----\n";
+        let after = "---- three stdout ----\nwhy\nfailures:\n    two\n    three\n";
+        let said = what_failed(&format!("{before}{long}{after}"));
+        let found: Vec<&str> = said.lines().collect();
         assert_eq!(found[0], "---- two stdout ----");
         assert_eq!(found[LAST_LINES], format!("line {}", LAST_LINES * 2 - 1));
         assert_eq!(found[LAST_LINES + 1..], ["---- three stdout ----", "why"]);
+    }
+
+    #[test]
+    fn a_program_that_dies_without_a_word_is_shown_by_its_end() {
+        let long: String = (0..LAST_LINES * 2).map(|line| format!("line {line}\n")).collect();
+        let said = what_failed(&long);
+        assert_eq!(said.lines().count(), LAST_LINES);
+        assert!(said.ends_with(&format!("line {}", LAST_LINES * 2 - 1)));
     }
 }

@@ -1,12 +1,22 @@
-//! The README's test command: every check the project has, in order, with the time each took.
+//! The README's test command: every check the project has, with the time each took.
+//!
+//! ```text
+//!  build everything ─▶ suites in two labs, which mostly wait ─────────▶ test programs, two at a time ─▶ the page, its API
+//!                   └▶ lints, each crate alone, fuzz targets, with what ─┘
+//!                      the labs leave of the processors
+//! ```
 
-use crate::run::{cargo, run, run_tests};
+use crate::programs::{self, TestProgram};
+use crate::queue::{Place, SILENT, run_all};
+use crate::run::{cargo, run};
+use crate::suites::{self, Told};
 use crate::tidy::manifests;
-use crate::{cuda_symbols, fuzz, incumbents, lab, limiter, tidy};
+use crate::times::Times;
+use crate::{api, cuda_symbols, fuzz, incumbents, limiter, page, tidy};
 use anyhow::{Context, Result, bail};
-use carve_lab::{Lab, Places, Wanted};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Everything under CI=true, where a skipped test is a failed one.
@@ -15,94 +25,152 @@ pub(crate) fn ci() -> Result<()> {
     run(command.arg("test").env("CI", "true"))
 }
 
-/// Everything.
-pub(crate) fn test() -> Result<()> {
-    let mut times: Vec<(&str, Duration)> = Vec::new();
-    let mut step = |name: &'static str, act: &mut dyn FnMut() -> Result<()>| -> Result<()> {
+/// The steps that were done, and how long each took.
+#[derive(Default)]
+struct Steps(Mutex<Vec<(&'static str, Duration)>>);
+
+impl Steps {
+    fn step<T>(&self, name: &'static str, act: impl FnOnce() -> Result<T>) -> Result<T> {
         eprintln!("── {name}");
         let start = Instant::now();
-        act().with_context(|| format!("step '{name}' failed"))?;
-        times.push((name, start.elapsed()));
-        Ok(())
-    };
-    let mut programs: Option<PathBuf> = None;
-    step("tidy", &mut tidy::tidy)?;
-    step("format", &mut || run(cargo().args(["fmt", "--all", "--check"])))?;
-    step("lints", &mut || {
-        run(cargo().args(["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))
-    })?;
-    // A manifest that only works because another crate switches a feature on is found here.
-    step("each crate alone", &mut || {
-        manifests()?
-            .iter()
-            .try_for_each(|manifest| run(cargo().args(["check", "--quiet", "--manifest-path"]).arg(manifest)))
-    })?;
-    step("CUDA's functions", &mut cuda_symbols::for_tests)?;
-    step("incumbents", &mut || {
-        programs = incumbents::for_tests()?;
-        Ok(())
-    })?;
-    // The conformance suites run the binary and the simulated driver, which `cargo test` alone does not build.
-    step("build", &mut || run(cargo().args(["build", "--workspace", "--quiet"])))?;
-    let (mut library, mut allocator) = (None, None);
-    step("limiter", &mut || {
-        library = Some(limiter::build_both()?);
-        allocator = limiter::allocator()?;
-        Ok(())
-    })?;
-    step("tests", &mut || {
-        let mut command = cargo();
-        command.args(["test", "--workspace", "--exclude", "carve-cluster-tests", "--no-fail-fast"]);
-        if let Some(programs) = &programs {
-            command.env("CARVE_INCUMBENTS", programs).env("CARVE_ORACLE", programs.join(incumbents::ORACLE));
+        let done = act().with_context(|| format!("step '{name}' failed"));
+        let time = start.elapsed();
+        if let Err(error) = &done {
+            // Said at once, because another lane may go on for long.
+            eprintln!("── {error:#}");
         }
-        if let Some(allocator) = &allocator {
-            command.env("CARVE_JEMALLOC", allocator);
-        }
-        run(&mut command)
-    })?;
-    step("cluster suites", &mut || cluster_suites(programs.as_deref(), library.as_deref()))?;
-    step("fuzz targets", &mut || fuzz::fuzz(fuzz::RUNS))?;
-    times.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
-    eprintln!("── all passed; slowest first:");
-    for (name, time) in times {
-        eprintln!("   {:>7.1} s  {name}", time.as_secs_f64());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((name, time));
+        done
     }
+
+    fn tell(self, times: &Times) {
+        let mut steps = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+        steps.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+        eprintln!("── steps, slowest first:");
+        for (name, time) in steps {
+            eprintln!("   {:>7.1} s  {name}", time.as_secs_f64());
+        }
+        eprintln!("── slowest suites and test programs:");
+        for (name, time) in times.slowest() {
+            eprintln!("   {:>7.1} s  {name}", time.as_secs_f64());
+        }
+    }
+}
+
+/// What is built before anything is tried.
+struct Built {
+    incumbents: Option<PathBuf>,
+    /// The limiter's library.
+    limiter: PathBuf,
+    /// Another allocator, beside which the limiter is tried.
+    allocator: Option<PathBuf>,
+    suites: Vec<TestProgram>,
+    programs: Vec<TestProgram>,
+}
+
+impl Built {
+    fn told(&self) -> Told<'_> {
+        Told { incumbents: self.incumbents.as_deref(), limiter: Some(&self.limiter) }
+    }
+}
+
+/// Everything.
+pub(crate) fn test() -> Result<()> {
+    let (steps, mut times) = (Steps::default(), Times::remembered());
+    let start = Instant::now();
+    let result = everything(&steps, &mut times);
+    steps.tell(&times);
+    result?;
+    eprintln!("── all passed in {:.1} min", start.elapsed().as_secs_f64() / 60.0);
     Ok(())
 }
 
-/// Suites on a real Kubernetes, which is started for them and ended after them. They need root.
-fn cluster_suites(programs: Option<&Path>, library: Option<&Path>) -> Result<()> {
-    let lab = Lab::new(Places::usual());
-    if !lab::is_possible() {
-        if std::env::var("CI").as_deref() == Ok("true") {
-            bail!("the cluster suites need root on Linux, and CI must not skip");
-        }
-        eprintln!("SKIPPED: the cluster suites start a real Kubernetes, which needs root on Linux");
-        return Ok(());
+/// Suites on a real Kubernetes alone: all of them, or those with these names.
+pub(crate) fn suites(names: &[&str]) -> Result<()> {
+    let (steps, mut times) = (Steps::default(), Times::remembered());
+    let all = suites::names()?;
+    if let Some(unknown) = names.iter().find(|name| !all.iter().any(|known| known == *name)) {
+        bail!("no suite is called {unknown}; there are {}", all.join(", "));
     }
-    // Whatever an interrupted run left.
-    lab.down()?;
-    let before = lab::footprint()?;
-    lab.up(&Wanted::usual(2), &lab::images(&lab)?)?;
-    let mut command = cargo();
-    command.args(["test", "--package", "carve-cluster-tests", "--no-fail-fast"]);
-    command.env("CARVE_SIMULATED_DRIVER", crate::root().join("target/debug/libcarve_nvml_sim.so"));
-    if let Some(library) = library {
-        command.env("CARVE_LIMITER_LIBRARY", library);
-    }
-    if let Some(programs) = programs {
-        command.env("CARVE_INCUMBENTS", programs);
-    }
-    let result = run_tests(&mut command, || eprintln!("{}", lab.last_lines()));
-    lab.down()?;
-    result?;
-    // A second run right after the first.
-    lab.up(&Wanted::usual(1), &[])?;
-    lab.down()?;
-    let after = lab::footprint()?;
-    if before != after {
-        bail!("the lab left something behind:\n{}", lab::difference(&before, &after));
-    }
-    Ok(())
+    let wanted = if names.is_empty() { all } else { names.iter().map(|name| (*name).to_owned()).collect() };
+    let built = build(&steps, &wanted)?;
+    let result =
+        steps.step("cluster suites", || suites::run_suites(&built.suites, &built.told(), &mut times));
+    steps.tell(&times);
+    result
+}
+
+/// Test programs that need no cluster alone.
+pub(crate) fn programs() -> Result<()> {
+    let (steps, mut times) = (Steps::default(), Times::remembered());
+    let built = build(&steps, &[])?;
+    let result = steps.step("tests", || run_programs(&built, &mut times));
+    steps.tell(&times);
+    result
+}
+
+fn everything(steps: &Steps, times: &mut Times) -> Result<()> {
+    steps.step("tidy", tidy::tidy)?;
+    steps.step("format", || run(cargo().args(["fmt", "--all", "--check"])))?;
+    steps.step("CUDA's functions", cuda_symbols::for_tests)?;
+    let built = build(steps, &[])?;
+    std::thread::scope(|scope| {
+        let beside = scope.spawn(|| without_hurry(steps));
+        let suites = steps.step("cluster suites", || suites::run_suites(&built.suites, &built.told(), times));
+        let beside = beside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        suites.and(beside)
+    })?;
+    steps.step("tests", || run_programs(&built, times))?;
+    steps.step("page", page::page_of_built)?;
+    steps.step("api", api::api_of_built)
+}
+
+/// Builds everything, or of the test programs only those with these names.
+fn build(steps: &Steps, only: &[String]) -> Result<Built> {
+    let incumbents = steps.step("incumbents", incumbents::for_tests)?;
+    // Tests run the binary and the simulated drivers, which `cargo test` alone does not build. With the examples they are built with the
+    // features that tests have, so that nothing is built twice.
+    steps.step("build", || {
+        run(cargo().args(["build", "--workspace", "--lib", "--bins", "--examples", "--quiet"]))
+    })?;
+    let (limiter, allocator) =
+        steps.step("limiter", || Ok((limiter::build_both()?, limiter::allocator()?)))?;
+    let all = steps.step("test programs", || programs::build(only))?;
+    let (suites, programs) = all.into_iter().partition(|program| program.source.starts_with(suites::FOLDER));
+    Ok(Built { incumbents, limiter, allocator, suites, programs })
+}
+
+/// Checks that only compute: whoever waits for a kubelet goes first.
+fn without_hurry(steps: &Steps) -> Result<()> {
+    // Counts for this thread and for what it starts.
+    #[cfg(target_os = "linux")]
+    rustix::process::nice(10)?;
+    let lints = steps.step("lints", || {
+        run(cargo().args(["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))
+    });
+    // A manifest that only works because another crate switches a feature on is found here.
+    let alone = steps.step("each crate alone", || {
+        manifests()?
+            .iter()
+            .try_for_each(|manifest| run(cargo().args(["check", "--quiet", "--manifest-path"]).arg(manifest)))
+    });
+    let fuzz = steps.step("fuzz targets", || fuzz::fuzz(fuzz::RUNS));
+    lints.and(alone).and(fuzz)
+}
+
+/// Runs every test program that needs no cluster, as many at once as there are processors.
+fn run_programs(built: &Built, times: &mut Times) -> Result<()> {
+    let mut jobs: Vec<_> = built.programs.iter().map(TestProgram::job).collect();
+    jobs.push(programs::documentation());
+    let told = [
+        ("CARVE_INCUMBENTS", built.incumbents.clone()),
+        ("CARVE_ORACLE", built.incumbents.as_deref().map(|folder| folder.join(incumbents::ORACLE))),
+        ("CARVE_JEMALLOC", built.allocator.clone()),
+    ];
+    let shown = |path: &Path| path.display().to_string();
+    let environment: Vec<(String, String)> =
+        told.into_iter().filter_map(|(name, path)| Some((name.to_owned(), shown(&path?)))).collect();
+    let place = || Place { name: "", environment: environment.clone(), complaint: SILENT };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    run_all(jobs, &(0..processors).map(|_| place()).collect::<Vec<_>>(), times)
 }

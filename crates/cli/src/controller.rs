@@ -1,9 +1,10 @@
 //! `carve controller`: admits pods that ask for GPUs in any dialect, and places those with parts of GPUs.
 
 use crate::failure::{Failure, Outcome, UNREADABLE};
+use crate::input;
 use crate::service::serve;
 use crate::webhook::address;
-use carve_controller::{Agents, ControllerOptions, Reached, Road, connect, run};
+use carve_controller::{Agents, ControllerOptions, DashboardOptions, Reached, Road, connect, run};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -51,6 +52,15 @@ pub(crate) struct ControllerArgs {
     /// Port of the agents
     #[arg(long, env = "CARVE_AGENTS_PORT", default_value_t = 9411, value_name = "PORT")]
     agents_port: u16,
+    /// Where the dashboard is served, over HTTP, such as 127.0.0.1:7411; others than this machine's may look only with --dashboard-token-file. Off without it
+    #[arg(long, env = "CARVE_DASHBOARD", value_name = "ADDRESS")]
+    dashboard: Option<String>,
+    /// File with a token that whoever looks at the dashboard must know
+    #[arg(long, env = "CARVE_DASHBOARD_TOKEN_FILE", value_name = "FILE", requires = "dashboard")]
+    dashboard_token_file: Option<PathBuf>,
+    /// Let whoever knows the token change things from the page, with the controller's rights
+    #[arg(long, requires = "dashboard")]
+    dashboard_allow_changes: bool,
     /// Name of this pod
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     pod_name: Option<String>,
@@ -112,7 +122,21 @@ fn options(args: &ControllerArgs) -> Result<ControllerOptions, Failure> {
             selector: args.agents.clone(),
             port: args.agents_port,
         },
+        dashboard: dashboard(args)?,
     })
+}
+
+fn dashboard(args: &ControllerArgs) -> Result<Option<DashboardOptions>, Failure> {
+    let Some(text) = args.dashboard.as_deref().filter(|text| !text.is_empty()) else { return Ok(None) };
+    let listen = address("--dashboard", text)?;
+    let token = args.dashboard_token_file.as_deref().map(input::token).transpose()?;
+    if !listen.ip().is_loopback() && token.is_none() {
+        let words =
+            format!("--dashboard {listen} can be reached from other machines, and anybody there could look");
+        let failure = Failure { code: UNREADABLE, ..Failure::new(words) };
+        return Err(failure.hint("give a token with --dashboard-token-file, or listen on 127.0.0.1"));
+    }
+    Ok(Some(DashboardOptions { listen, token, may_change: args.dashboard_allow_changes }))
 }
 
 /// A host without its port; addresses of version 6 stand in brackets.

@@ -44,6 +44,18 @@ fn read_up_to(path: &Path, most: u64, beyond: &str) -> Result<String, Failure> {
     })
 }
 
+/// A token from a file, for those who must know it.
+pub(crate) fn token(path: &Path) -> Result<String, Failure> {
+    let text = read(path)?.trim().to_owned();
+    match text.len() {
+        16.. => Ok(text),
+        _ => {
+            let words = format!("{}: a token has at least 16 letters", shown(path));
+            Err(Failure { code: UNREADABLE, ..Failure::new(words) })
+        }
+    }
+}
+
 /// How a file is called in messages.
 pub(crate) fn shown(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }

@@ -18,6 +18,7 @@ mod failure;
 mod gpus;
 mod input;
 mod karpenter;
+mod looks;
 mod machine;
 mod mig;
 mod objects;

@@ -1,16 +1,15 @@
 //! `carve top`: a fleet in a terminal, again and again or once.
 
 use crate::args::MachineArgs;
-use crate::asked_of::AskedOf;
 use crate::failure::{Failure, Outcome, UNREADABLE};
-use crate::{input, print};
+use crate::looks::LooksArgs;
+use crate::print;
 use carve_fleet_picture::Picture;
 use carve_top::{Key, Sort, View, draw, once};
 use clap::{Args, ValueEnum};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use std::io::IsTerminal;
-use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -18,10 +17,6 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_secs(1);
 /// How long keys are waited for before the screen is drawn anew.
 const BEAT: Duration = Duration::from_millis(100);
-/// For so long an answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// More than a fleet's picture has.
-const MOST_BYTES: u64 = 256 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
@@ -34,12 +29,8 @@ pub(crate) struct TopArgs {
     /// Only lines with all of these words: node, product, pod, workload, way of sharing
     #[arg(long, value_name = "WORDS", default_value = "")]
     filter: String,
-    /// Where a dashboard is, such as http://localhost:7411; without it the carve up that runs here
-    #[arg(long, value_name = "URL")]
-    url: Option<String>,
-    /// File with the token of the dashboard, where it needs one
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    looks: LooksArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -68,50 +59,10 @@ impl Order {
     }
 }
 
-/// Where pictures come from.
-#[derive(Clone)]
-struct Source {
-    url: String,
-    token: Option<String>,
-    agent: ureq::Agent,
-}
-
-impl Source {
-    fn picture(&self) -> Result<Picture, String> {
-        let mut request = self.agent.get(format!("{}/api/v1/picture", self.url));
-        if let Some(token) = &self.token {
-            request = request.header("authorization", format!("Bearer {token}"));
-        }
-        let mut answer = request.call().map_err(|error| error.to_string())?;
-        let text = answer.body_mut().with_config().limit(MOST_BYTES).read_to_string();
-        let mut value: serde_json::Value = text
-            .map_err(|error| error.to_string())
-            .and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()))?;
-        serde_json::from_value(value["picture"].take()).map_err(|error| error.to_string())
-    }
-}
-
-fn source(machine: &MachineArgs, args: &TopArgs) -> Result<Source, Failure> {
-    let url = match &args.url {
-        Some(url) => url.trim_end_matches('/').to_owned(),
-        None => {
-            let here = AskedOf { kubeconfig: None, local: true };
-            let failed = |failure: Failure| {
-                failure.hint("start one in another terminal (carve up), or name a dashboard with --url")
-            };
-            here.up(machine).map_err(failed)?.map(|up| up.url).unwrap_or_default()
-        }
-    };
-    let token = args.token_file.as_ref().map(|file| input::read(file)).transpose()?;
-    let agent = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).build().into();
-    Ok(Source { url, token: token.map(|text| text.trim().to_owned()), agent })
-}
-
 /// Shows it.
 pub(crate) fn top(machine: &MachineArgs, args: &TopArgs) -> Outcome {
-    let source = source(machine, args)?;
-    let failed = |why: String| Failure::new(format!("{}: {why}", source.url));
-    let first = source.picture().map_err(failed)?;
+    let source = args.looks.source(machine)?;
+    let first = source.picture()?;
     if args.once {
         return print::out(&once(&first, args.sort.sort(), &args.filter));
     }
@@ -126,7 +77,7 @@ pub(crate) fn top(machine: &MachineArgs, args: &TopArgs) -> Outcome {
     std::thread::spawn(move || {
         loop {
             std::thread::sleep(LOOK);
-            if send.send(looking.picture()).is_err() {
+            if send.send(looking.picture().map_err(|failure| failure.message)).is_err() {
                 return;
             }
         }

@@ -119,17 +119,7 @@ fn wanted(machine: &MachineArgs, args: &UpArgs, state: Option<&Place>) -> Result
 }
 
 fn options(machine: &MachineArgs, args: &UpArgs) -> Result<UpOptions, Failure> {
-    let token = match &args.token_file {
-        None => None,
-        Some(file) => {
-            let text = input::read(file)?.trim().to_owned();
-            if text.len() < 16 {
-                let words = format!("{}: a token has at least 16 letters", input::shown(file));
-                return Err(Failure { code: UNREADABLE, ..Failure::new(words) });
-            }
-            Some(text)
-        }
-    };
+    let token = args.token_file.as_deref().map(input::token).transpose()?;
     let place = if args.forget { None } else { Some(Place::new(&state_home(machine)?)) };
     Ok(UpOptions {
         listen: address("--listen", &args.listen)?,

@@ -18,6 +18,6 @@ mod watch;
 
 pub use claims::ClaimDeviceStatus;
 pub use dropped::{Dropped, DroppedField};
-pub use node::{ApiError, NodeApi, NodeView, PodView, Tone, connect};
+pub use node::{ApiError, NodeApi, NodeView, PodView, Tone, connect, workload};
 pub use publisher::{PublishReport, SlicePublisher};
 pub use resource_slices::SliceOwner;

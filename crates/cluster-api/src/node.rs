@@ -63,6 +63,8 @@ pub struct PodView {
     pub uid: String,
     /// What made it: `Deployment/web`; itself where nothing did.
     pub workload: String,
+    /// Since when it is on its node, in seconds since 1970.
+    pub since: Option<i64>,
     /// The node it is bound to.
     pub node: Option<String>,
     /// Its labels.
@@ -357,8 +359,8 @@ fn node_view(node: &Node) -> NodeView {
     }
 }
 
-/// What made a pod; a Deployment where a ReplicaSet of one did.
-fn workload(pod: &Pod) -> String {
+/// What made a pod: `Deployment/web`, where a ReplicaSet of one did; the pod itself where nothing did.
+pub fn workload(pod: &Pod) -> String {
     let metadata = &pod.metadata;
     let owners = metadata.owner_references.as_deref().unwrap_or_default();
     let Some(owner) = owners.iter().find(|owner| owner.controller == Some(true)) else {
@@ -383,6 +385,7 @@ fn pod_view(pod: Pod) -> PodView {
     });
     let status = pod.status.unwrap_or_default();
     let phase = status.phase.unwrap_or_default();
+    let since = status.start_time.map(|time| time.0.as_second());
     let init = status.init_container_statuses.unwrap_or_default();
     let others = [status.container_statuses, status.ephemeral_container_statuses];
     let started = init.iter().chain(others.iter().flatten().flatten()).filter_map(|container| {
@@ -394,6 +397,7 @@ fn pod_view(pod: Pod) -> PodView {
     let ended = matches!(phase.as_str(), "Succeeded" | "Failed");
     PodView {
         workload,
+        since,
         uid: pod.metadata.uid.unwrap_or_default(),
         node,
         annotations: pod.metadata.annotations.unwrap_or_default(),

@@ -60,7 +60,7 @@ impl Agents {
             let (gate, client) = (Arc::clone(&gate), client.clone());
             asked.spawn(async move {
                 let _turn = gate.acquire().await;
-                (format!("{namespace}/{name}"), get_text(&client, &uri).await)
+                (format!("{namespace}/{name}"), get_text(&client, &uri, PATIENCE).await)
             });
         }
         let mut answers = asked.join_all().await;
@@ -69,11 +69,12 @@ impl Agents {
     }
 }
 
-async fn get_text(client: &Client, uri: &str) -> Result<String, String> {
+/// What is answered under a path of the API server, if it comes soon enough.
+pub(crate) async fn get_text(client: &Client, uri: &str, patience: Duration) -> Result<String, String> {
     let request = axum::http::Request::get(uri).body(Vec::new()).map_err(|error| error.to_string())?;
-    match tokio::time::timeout(PATIENCE, client.request_text(request)).await {
+    match tokio::time::timeout(patience, client.request_text(request)).await {
         Ok(answer) => answer.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("nothing came in {} s", PATIENCE.as_secs())),
+        Err(_) => Err(format!("nothing came in {} s", patience.as_secs())),
     }
 }
 

@@ -6,12 +6,13 @@
 //!   kube-scheduler ──▶ routes ──▶ Extender: filter, prioritize, preempt, bind ──▶ Store: one Binding
 //!   API server ──▶ admit: reviews, webhook configurations, ResourceClaimTemplates
 //!   provision: Karpenter's NodePools and NodeOverlays for policies, and new nodes that are let in
-//!   books: what agents' ledgers sum up to, for whoever asks over HTTP
+//!   books: what agents' ledgers sum up to, for whoever asks over HTTP; board: the dashboard in front of the cluster, where it is wanted
 //!   certificates: one authority for both doors, in a Secret; serve: HTTPS; election, lease, leader: which replica decides
 //! ```
 //! The API server is behind [`Store`], so that the same controller can run over something else that keeps objects; [`Embedded`] is it without its doors.
 
 mod admit;
+mod board;
 mod books;
 mod certificates;
 mod cluster;
@@ -32,6 +33,7 @@ mod store;
 mod waiting;
 
 pub use admit::Reached;
+pub use board::DashboardOptions;
 pub use books::{Agents, Answer};
 pub use carve_admission::Road;
 pub use carve_cluster_api::connect;

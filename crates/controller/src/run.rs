@@ -1,6 +1,7 @@
 //! The controller's process: everything that runs in it, from its start to its end.
 
 use crate::admit::{Knowledge, Reached, register, routes as admission_routes, templates};
+use crate::board::{self, Board, DashboardOptions};
 use crate::books::{self, Agents};
 use crate::certificates::keeper::Keeper;
 use crate::cluster::Cluster;
@@ -49,6 +50,8 @@ pub struct ControllerOptions {
     pub scheduler: Option<String>,
     /// Agents whose books it adds up.
     pub agents: Agents,
+    /// The dashboard, where it is wanted.
+    pub dashboard: Option<DashboardOptions>,
 }
 
 /// Why the controller does not run.
@@ -72,6 +75,10 @@ pub async fn run(
     // Taken first: two controllers on one machine would otherwise both write certificates.
     let admission_listener = listen(options.listen).map_err(|error| serve_error(&error))?;
     let extender_listener = listen(options.extender_listen).map_err(|error| serve_error(&error))?;
+    let dashboard_listener = match &options.dashboard {
+        Some(dashboard) => Some(board::open(dashboard).await.map_err(ControllerError::Serve)?),
+        None => None,
+    };
     let keeper = Keeper {
         namespace: options.namespace.clone(),
         secret: SECRET.to_owned(),
@@ -123,6 +130,17 @@ pub async fn run(
             ),
         )
     };
+    let dashboard = async {
+        match (&options.dashboard, dashboard_listener) {
+            (Some(dashboard), Some(listener)) => {
+                let board =
+                    Board::new(client.clone(), options.agents.clone(), Arc::clone(&cluster), dashboard);
+                tracing::info!("the dashboard is on {}", dashboard.listen);
+                board.run(listener, dashboard, leads()).await
+            }
+            _ => std::future::pending().await,
+        }
+    };
     let marking = async {
         match options.is_pod {
             true => leader::mark(client.clone(), &options.namespace, &options.identity, leads()).await,
@@ -151,6 +169,7 @@ pub async fn run(
     };
     let result = tokio::select! {
         served = doors => served.map(drop).map_err(|error| serve_error(&error)),
+        served = dashboard => served.map_err(|error| serve_error(&error)),
         () = work => Ok(()),
         () = told_to_stop => Ok(()),
     };

@@ -63,7 +63,7 @@ impl Waiting {
 }
 
 /// Whose pod it is and since when it waits for a GPU, if it does.
-fn waits(pod: &Value) -> Option<(Group, Seconds)> {
+pub(crate) fn waits(pod: &Value) -> Option<(Group, Seconds)> {
     let (metadata, spec) = (&pod["metadata"], &pod["spec"]);
     let is_on_a_node = spec["nodeName"].as_str().is_some_and(|node| !node.is_empty());
     let is_held = spec["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());

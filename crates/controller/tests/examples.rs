@@ -48,3 +48,18 @@ fn the_controller_makes_pods_in_its_namespace_only() {
         assert!(allowed("ClusterRole", "priorityclasses", verb).is_empty(), "{verb}");
     }
 }
+
+/// Whoever installs the dashboard gives the controller nothing but looks.
+#[test]
+fn the_dashboard_changes_nothing() {
+    const DASHBOARD: &str = include_str!("../../../examples/controller/dashboard.yaml");
+    let documents: Vec<Value> =
+        DASHBOARD.split("\n---\n").map(|text| serde_saphyr::from_str(text).expect("YAML")).collect();
+    let rules = documents.iter().filter_map(|document| document["rules"].as_array()).flatten();
+    let verbs: BTreeSet<&str> =
+        rules.flat_map(|rule| rule["verbs"].as_array().expect("verbs")).filter_map(Value::as_str).collect();
+    assert_eq!(verbs, BTreeSet::from(["get", "list", "watch"]));
+    // Numbers of pictures are a process's own, so only the leader is asked.
+    let service = documents.iter().find(|document| document["kind"] == "Service").expect("a Service");
+    assert_eq!(service["spec"]["selector"]["carve.dev/leader"], "true");
+}

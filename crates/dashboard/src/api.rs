@@ -78,7 +78,12 @@ struct When {
 
 async fn picture(State(door): State<Door>, Asked(when): Asked<When>) -> Result<Response, Failure> {
     let json = [(header::CONTENT_TYPE, "application/json")];
-    let Some(at) = when.at else { return Ok((json, door.live.written()).into_response()) };
+    let Some(at) = when.at else {
+        if door.backend.fresh().await {
+            door.live.catch_up(&door.backend.seen()).await;
+        }
+        return Ok((json, door.live.written()).into_response());
+    };
     let hint = "seconds since 1970, as in ?at=1794880000";
     let at = at.parse::<i64>().map_err(|_| Failure::wrong("at", format!("'{at}' is no moment"), hint))?;
     let Some(found) = door.live.at(at) else {
@@ -106,6 +111,7 @@ async fn changes_stream(State(door): State<Door>, Asked(asked): Asked<Since>) ->
     };
     let since =
         asked.since.map(|text| text.parse::<u64>().map_err(|_| wrong(&text))).transpose()?.unwrap_or(0);
+    door.backend.looked_at();
     let (missed, coming) = door.live.listen(since);
     let gap = || Bytes::from_static(b"event: gap\ndata: {}\n\n");
     let first: Vec<Bytes> = match missed {
@@ -114,14 +120,15 @@ async fn changes_stream(State(door): State<Door>, Asked(asked): Asked<Since>) ->
     };
     // Something comes at once, so that whoever listens knows that it is heard.
     let first = std::iter::once(Bytes::from_static(b": hello\n\n")).chain(first);
-    let later = stream::unfold(coming, move |mut coming| async move {
+    let later = stream::unfold((coming, door.backend), move |(mut coming, backend)| async move {
+        backend.looked_at();
         let frame = match tokio::time::timeout(ALIVE, coming.recv()).await {
             Ok(Ok((_, frame))) => frame,
             Ok(Err(RecvError::Lagged(_))) => gap(),
             Ok(Err(RecvError::Closed)) => return None,
             Err(_) => Bytes::from_static(b": still here\n\n"),
         };
-        Some((frame, coming))
+        Some((frame, (coming, backend)))
     });
     let body = Body::from_stream(stream::iter(first).chain(later).map(Ok::<_, Infallible>));
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-store")];

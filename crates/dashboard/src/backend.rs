@@ -44,6 +44,14 @@ pub trait Backend: Send + Sync + 'static {
     /// What people see, always the newest.
     fn seen(&self) -> watch::Receiver<Arc<Picture>>;
 
+    /// Somebody looks now. Whoever has to ask others for what is seen asks them more often from then on.
+    fn looked_at(&self) {}
+
+    /// Somebody begins to look: done as soon as what is seen is of now, or that takes too long. Whether anything newer came.
+    fn fresh(&self) -> BoxFuture<'_, bool> {
+        Box::pin(std::future::ready(false))
+    }
+
     /// Its objects.
     fn client(&self) -> kube::Client;
 

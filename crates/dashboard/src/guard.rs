@@ -5,9 +5,10 @@
 
 use crate::failure::Failure;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Who may do what.
@@ -21,7 +22,7 @@ pub struct Access {
     pub hosts: Vec<String>,
 }
 
-fn text(headers: &HeaderMap, name: header::HeaderName) -> &str {
+fn text(headers: &HeaderMap, name: HeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
@@ -39,23 +40,41 @@ fn same(one: &str, other: &str) -> bool {
         && one.bytes().zip(other.bytes()).fold(0, |sum, (one, other)| sum | (one ^ other)) == 0
 }
 
+/// Where the token stands when a request comes through an API server's proxy, which keeps `Authorization` for itself.
+const TOKEN_HEADER: &str = "x-carve-token";
+
 impl Access {
+    /// For an address: by any name where a token is needed; on this machine alone only by its own names, whatever a name server says.
+    pub fn at(address: IpAddr, token: Option<String>, may_change: bool) -> Self {
+        let own = match address {
+            IpAddr::V4(address) => address.to_string(),
+            IpAddr::V6(address) => format!("[{address}]"),
+        };
+        let names = ["localhost", "127.0.0.1", "[::1]", &own];
+        let hosts = if token.is_some() { Vec::new() } else { names.map(str::to_owned).to_vec() };
+        Access { token, may_change, hosts }
+    }
+
     fn knows_host(&self, headers: &HeaderMap) -> Result<(), Failure> {
         let host = host_of(text(headers, header::HOST));
         if self.hosts.is_empty() || self.hosts.iter().any(|known| known == host) {
             return Ok(());
         }
         let message = format!("this is not reached as '{host}'");
-        Err(Failure::new(StatusCode::FORBIDDEN, message, "use the address that carve up printed"))
+        Err(Failure::new(
+            StatusCode::FORBIDDEN,
+            message,
+            "use the address that carve up printed, or localhost",
+        ))
     }
 
     fn knows_token(&self, headers: &HeaderMap) -> Result<(), Failure> {
         let Some(token) = &self.token else { return Ok(()) };
         let given = text(headers, header::AUTHORIZATION).strip_prefix("Bearer ").unwrap_or_default();
-        if same(given, token) {
+        if same(given, token) || same(text(headers, HeaderName::from_static(TOKEN_HEADER)), token) {
             return Ok(());
         }
-        let hint = "send it as Authorization: Bearer TOKEN; it was printed when carve was started, or is in the file of --token-file";
+        let hint = "send it as Authorization: Bearer TOKEN, or as X-Carve-Token through a proxy; it was printed when carve was started, is in the file of --token-file, or in the cluster's Secret carve-dashboard";
         Err(Failure::new(StatusCode::UNAUTHORIZED, "a token is needed", hint))
     }
 
@@ -81,7 +100,7 @@ impl Access {
             return Err(Failure::new(StatusCode::FORBIDDEN, message, "use the page at this address"));
         }
         if !self.may_change {
-            let hint = "start it with --allow-changes, or use carve apply, scale and delete";
+            let hint = "start carve up with --allow-changes, carve controller with --dashboard-allow-changes, or use carve apply, scale and delete";
             return Err(Failure::new(StatusCode::FORBIDDEN, "nothing may be changed here", hint));
         }
         Ok(())
@@ -147,5 +166,15 @@ mod tests {
             asked(&secret, "GET", "/api/v1/picture", &[here, ("authorization", "Bearer secret")]),
             200
         );
+        assert_eq!(asked(&secret, "GET", "/api/v1/picture", &[here, ("x-carve-token", "secret")]), 200);
+        assert_eq!(asked(&secret, "GET", "/api/v1/picture", &[here, ("x-carve-token", "")]), 401);
+    }
+
+    #[test]
+    fn a_token_is_worth_any_name_and_without_one_only_own_names_count() {
+        let local = Access::at("127.0.0.7".parse().expect("an address"), None, false);
+        assert_eq!(local.hosts, ["localhost", "127.0.0.1", "[::1]", "127.0.0.7"]);
+        let open = Access::at("0.0.0.0".parse().expect("an address"), Some("secret".to_owned()), true);
+        assert!(open.hosts.is_empty() && open.may_change);
     }
 }

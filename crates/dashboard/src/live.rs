@@ -93,7 +93,8 @@ impl Live {
         // Thousands of GPUs are compared; nobody else waits for that.
         let changes = before.changes_to(picture);
         if changes.is_empty() && version > 1 {
-            self.state().picture = Arc::clone(picture);
+            let mut state = self.state();
+            (state.picture, state.written) = (Arc::clone(picture), None);
             return 0;
         }
         let changes = Changes { version, at: picture.at, changes, summary: picture.summary() };
@@ -112,6 +113,16 @@ impl Live {
         // Sent under the lock, so that whoever looks at what is kept and then listens misses nothing. Nobody may be listening.
         let _ = self.frames.send(frame);
         bytes
+    }
+
+    /// Waits until the newest of pictures that come is shown here, though not for long.
+    pub(crate) async fn catch_up(&self, seen: &watch::Receiver<Arc<Picture>>) {
+        for _ in 0..10 {
+            if Arc::ptr_eq(&self.picture(), &seen.borrow()) {
+                return;
+            }
+            tokio::time::sleep(BEAT / 2).await;
+        }
     }
 
     /// The newest picture.

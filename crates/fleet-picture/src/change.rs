@@ -224,7 +224,11 @@ mod tests {
             memory_used: u64::from(used),
             slices: pods
                 .iter()
-                .map(|pod| Slice { pod: format!("n/{}", pod / 2), memory_used: u64::from(*pod), ..Slice::default() })
+                .map(|pod| Slice {
+                    pod: format!("n/{}", pod / 2),
+                    memory_used: u64::from(*pod),
+                    ..Slice::default()
+                })
                 .collect(),
             ..GpuPicture::default()
         })
@@ -252,7 +256,8 @@ mod tests {
     #[test]
     fn use_alone_is_told_in_few_words() {
         let slice = |memory_used| Slice { pod: "team/train".to_owned(), memory_used, ..Slice::default() };
-        let gpu = |memory| GpuPicture { slices: vec![slice(memory)], memory_used: memory, ..GpuPicture::default() };
+        let gpu =
+            |memory| GpuPicture { slices: vec![slice(memory)], memory_used: memory, ..GpuPicture::default() };
         let picture = |memory| {
             let node = NodePicture { gpus: vec![gpu(memory)], ..NodePicture::default() };
             Picture { nodes: [("a".to_owned(), node)].into(), ..Picture::default() }

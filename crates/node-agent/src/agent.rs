@@ -20,6 +20,7 @@ use crate::checkpoint::Checkpoint;
 use crate::configuration::{self, Found, Named};
 use crate::dra::{DraDoor, NodeNews};
 use crate::driver_links::DriverLinks;
+use crate::easel::Easel;
 use crate::holders::holders;
 use crate::labels::{Publisher, read_fabric};
 use crate::ledger::Desk;
@@ -64,6 +65,7 @@ pub(crate) struct Agent {
     /// What whoever divides the time of GPUs is to know.
     pub(crate) usage: Arc<Known>,
     pub(crate) desk: Arc<Desk>,
+    pub(crate) easel: Arc<Easel>,
     pub(crate) reporter: Reporter,
     pub(crate) api: Option<NodeApi>,
     pub(crate) machine: Machine,
@@ -160,6 +162,7 @@ pub(crate) struct Beginning {
     pub(crate) options: AgentOptions,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) desk: Arc<Desk>,
+    pub(crate) easel: Arc<Easel>,
     pub(crate) reporter: Reporter,
     pub(crate) api: Option<NodeApi>,
     pub(crate) machine: Machine,
@@ -172,8 +175,19 @@ pub(crate) struct Beginning {
 impl Agent {
     /// An agent that knows the GPUs and nothing else.
     pub(crate) fn new(beginning: Beginning) -> Self {
-        let Beginning { options, metrics, desk, reporter, api, machine, reading, readiness, wishes, sick } =
-            beginning;
+        let Beginning {
+            options,
+            metrics,
+            desk,
+            easel,
+            reporter,
+            api,
+            machine,
+            reading,
+            readiness,
+            wishes,
+            sick,
+        } = beginning;
         let Reading { node, topology, fabric, recovery } = reading;
         let mut remarks = Vec::new();
         let (disable, enable) = (&options.disable_health, &options.enable_health);
@@ -228,6 +242,7 @@ impl Agent {
             metrics,
             usage: Arc::default(),
             desk,
+            easel,
             reporter,
             api,
             machine,

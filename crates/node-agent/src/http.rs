@@ -1,12 +1,13 @@
-//! Health, metrics and books for whoever asks: `/healthz`, `/readyz`, `/metrics`, `/api/v1`.
+//! Health, metrics, the picture and books for whoever asks: `/healthz`, `/readyz`, `/metrics`, `/api/v1`.
 
+use crate::easel::Easel;
 use crate::ledger::{self, Desk};
 use crate::metrics::Metrics;
-use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use axum::{Json, Router};
 use carve_cluster_api::Tone;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,10 +18,12 @@ use tokio::sync::{mpsc, watch};
 /// Whether the agent does its work, and if not, why not.
 pub(crate) type Readiness = watch::Receiver<Result<(), String>>;
 
+/// What is shown.
 #[derive(Debug, Clone)]
-struct Shown {
-    metrics: Arc<Metrics>,
-    readiness: Readiness,
+pub(crate) struct Shown {
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) readiness: Readiness,
+    pub(crate) easel: Arc<Easel>,
 }
 
 /// How the port is, for people.
@@ -38,8 +41,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_sec
 /// program that is going away holds it for a moment only.
 pub(crate) async fn serve(
     address: SocketAddr,
-    metrics: Arc<Metrics>,
-    readiness: Readiness,
+    shown: Shown,
     desk: Arc<Desk>,
     news: mpsc::UnboundedSender<News>,
 ) {
@@ -47,7 +49,8 @@ pub(crate) async fn serve(
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/metrics", get(series))
-        .with_state(Shown { metrics, readiness })
+        .route("/api/v1/picture", get(picture))
+        .with_state(shown)
         .merge(ledger::routes(desk));
     // Nobody listens only while the agent ends.
     let tell = |tone, reason, message: String| _ = news.send(News { tone, reason, message });
@@ -91,4 +94,13 @@ async fn ready(State(shown): State<Shown>) -> impl IntoResponse {
 async fn series(State(shown): State<Shown>) -> impl IntoResponse {
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([("content-type", kind)], shown.metrics.text())
+}
+
+/// This node's GPUs with who has what of them and uses it, as the controller's dashboard draws them.
+async fn picture(State(shown): State<Shown>) -> impl IntoResponse {
+    let readiness = shown.readiness.borrow().clone();
+    match shown.easel.picture(readiness.err()) {
+        Some(picture) => Json(picture).into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "the GPUs were not looked at yet\n").into_response(),
+    }
 }

@@ -12,6 +12,7 @@ mod configuration;
 mod counter;
 mod dra;
 mod driver_links;
+mod easel;
 mod holders;
 mod http;
 mod labels;

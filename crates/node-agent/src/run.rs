@@ -1,6 +1,7 @@
 //! From the first breath to the last: start in the right order, learn, act, and end without disturbing anybody.
 
 use crate::agent::{Agent, Beginning, boot, now, read, wait_for_machine};
+use crate::easel::Easel;
 use crate::http;
 use crate::last_end::RunningMark;
 use crate::ledger::Desk;
@@ -83,10 +84,13 @@ async fn live(
     let mut hangup = signal(SignalKind::hangup()).map_err(AgentError::Signals)?;
     let metrics = Arc::new(Metrics::new());
     let desk = Arc::new(Desk::new(&options.state_dir));
+    let easel = Arc::new(Easel::default());
     let (readiness, ready) = watch::channel(Err("starting".to_owned()));
     let (http_news, mut http_told) = mpsc::unbounded_channel();
     if let Some(address) = options.listen {
-        tokio::spawn(http::serve(address, Arc::clone(&metrics), ready, Arc::clone(&desk), http_news));
+        let shown =
+            http::Shown { metrics: Arc::clone(&metrics), readiness: ready, easel: Arc::clone(&easel) };
+        tokio::spawn(http::serve(address, shown, Arc::clone(&desk), http_news));
     }
     let api = connect(&options).await?;
     let reporter = Reporter::start(api.clone());
@@ -142,7 +146,7 @@ async fn live(
         _ => no_map,
     };
     let beginning =
-        Beginning { options, metrics, desk, reporter, api, machine, reading, readiness, wishes, sick };
+        Beginning { options, metrics, desk, easel, reporter, api, machine, reading, readiness, wishes, sick };
     let mut agent = Agent::new(beginning);
     let mut mps = agent.mps.status();
     wait_for_first_words(&mut agent, &mut views, &mut maps).await;

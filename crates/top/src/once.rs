@@ -85,6 +85,14 @@ pub fn once(picture: &Picture, sort: Sort, filter: &str) -> String {
         text.push_str(cells.join("  ").trim_end());
         text.push('\n');
     }
+    let told: Vec<_> = picture.nodes.iter().filter(|(_, node)| !node.why.is_empty()).collect();
+    if !told.is_empty() {
+        text.push_str("\nNODES\n");
+    }
+    for (name, node) in told {
+        let state = if node.ready { "" } else { "not ready: " };
+        text.push_str(&format!("  {name}  {state}{}\n", node.why));
+    }
     if !picture.waiting.is_empty() {
         text.push_str("\nWAITING\n");
     }
@@ -98,6 +106,19 @@ pub fn once(picture: &Picture, sort: Sort, filter: &str) -> String {
 mod tests {
     use super::once;
     use crate::rows::{Sort, tests::picture};
+
+    #[test]
+    fn nodes_say_what_is_wrong_with_them() {
+        let mut picture = picture();
+        for node in picture.nodes.values_mut() {
+            (node.ready, node.why) = (false, "its agent does not answer".to_owned());
+        }
+        let text = once(&picture, Sort::Name, "");
+        assert!(
+            text.contains("\nNODES\n  p4d-1  not ready: its agent does not answer\n\nWAITING\n"),
+            "{text}"
+        );
+    }
 
     #[test]
     fn lines_align_and_say_everything() {

@@ -10,7 +10,7 @@ use carve_local_cluster::{Books, Fleet, Here, LocalCluster, Machines, Seen, Star
 use carve_object_api::ObjectApi;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -187,21 +187,6 @@ impl Up {
         self.cluster.size()
     }
 
-    fn access(&self) -> Access {
-        // By any name where a token is needed; on this machine alone only by its own names, whatever a name server says.
-        let hosts = match self.options.token {
-            Some(_) => Vec::new(),
-            None => {
-                let own = match self.address.ip() {
-                    IpAddr::V4(address) => address.to_string(),
-                    IpAddr::V6(address) => format!("[{address}]"),
-                };
-                vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "[::1]".to_owned(), own]
-            }
-        };
-        Access { token: self.options.token.clone(), may_change: self.options.may_change, hosts }
-    }
-
     /// Runs until `stop` is done.
     pub async fn run(self, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), UpError> {
         let (api, books, seen) =
@@ -213,12 +198,13 @@ impl Up {
             may_change: self.options.may_change,
             since: jiff::Timestamp::now().as_second(),
         };
+        let access = Access::at(self.address.ip(), self.options.token.clone(), self.options.may_change);
         let backend = Arc::new(Local { about, api: api.clone(), books, seen: seen.clone() });
         let live = Live::default();
         // Objects are for those who know the token, on this machine too: other people may have accounts here. It stands in the path, because
         // kubectl sends none in a header where there is no TLS.
         let objects = Router::new().nest_service(&Place::objects_path(&self.token), api.routes());
-        let all = objects.merge(routes(backend, live.clone(), self.access()));
+        let all = objects.merge(routes(backend, live.clone(), access));
         let place = self.options.place.clone();
         let (ending, ended) = watch::channel(false);
         let stopped = move || {

@@ -11,7 +11,6 @@ use carve_gpu_host::{GpuHost, Machine, MigDevice};
 use carve_gpu_model::{GpuIndex, ProfileId};
 use carve_sim_store::SharedMachine;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -28,19 +27,7 @@ pub(crate) fn library() -> &'static Path {
 #[allow(dead_code, reason = "not every test that includes this file has children")]
 pub(crate) fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let profile = library().parent().unwrap();
-        let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", "carve-cuda", "--example", "probe"])
-            .args(["--profile", if profile.ends_with("debug") { "dev" } else { "release" }])
-            .arg("--target-dir")
-            .arg(profile.parent().unwrap())
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .status()
-            .unwrap();
-        assert!(status.success(), "the example does not build");
-        profile.join("examples/probe")
-    })
+    PROGRAM.get_or_init(|| built::example("carve-cuda", "probe"))
 }
 
 /// A machine in a file.

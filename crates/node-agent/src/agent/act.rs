@@ -14,23 +14,27 @@ use std::sync::Arc;
 use super::now;
 
 impl Agent {
-    /// Takes the newest configuration, if it is good.
-    fn reconfigure(&mut self) {
+    /// Takes the newest configuration, if it is good, and answers its title if it is another one than before.
+    fn reconfigure(&mut self) -> Option<String> {
         let found = match configuration::find(&self.options, &self.named, self.view.as_ref()) {
             Ok(found) => found,
             Err(error) => {
                 // The same text may come back, and is to be taken then.
                 self.tried = None;
-                return self.refuse_config(error.to_string());
+                self.refuse_config(error.to_string());
+                return None;
             }
         };
         if self.tried.as_ref() == Some(&found) {
-            return;
+            return None;
         }
         self.tried = Some(found.clone());
         let (mut settings, config, warnings) = match configuration::read(&self.options, &found) {
             Ok(read) => read,
-            Err(error) => return self.refuse_config(error.to_string()),
+            Err(error) => {
+                self.refuse_config(error.to_string());
+                return None;
+            }
         };
         self.cdi.choose_lists(&config, &mut settings);
         // A configuration that this node can not carry out is refused too, as long as the one before can be.
@@ -40,7 +44,8 @@ impl Agent {
         {
             // The node may change so that it can.
             self.tried = None;
-            return self.refuse_config(format!("configuration {}: {error}", found.title));
+            self.refuse_config(format!("configuration {}: {error}", found.title));
+            return None;
         }
         for warning in warnings {
             tracing::warn!("configuration {}: {warning}", found.title);
@@ -51,13 +56,13 @@ impl Agent {
         self.configured = true;
         self.metrics.config(true);
         self.labelled_at = now().0;
-        self.reporter.event(Tone::Normal, "Configured", format!("configuration {} is in force", found.title));
-        self.reporter.condition(
-            names::CONFIGURED,
-            true,
-            "Configured",
-            format!("configuration {}", found.title),
-        );
+        Some(found.title)
+    }
+
+    /// Says which configuration is in force.
+    fn tell_configured(&self, title: &str) {
+        self.reporter.event(Tone::Normal, "Configured", format!("configuration {title} is in force"));
+        self.reporter.condition(names::CONFIGURED, true, "Configured", format!("configuration {title}"));
     }
 
     fn refuse_config(&mut self, why: String) {
@@ -85,7 +90,7 @@ impl Agent {
 
     /// Computes from all facts what should be offered, and makes it so.
     pub(crate) async fn reconcile(&mut self) {
-        self.reconfigure();
+        let taken = self.reconfigure();
         let wanted = if self.configured { offer(&self.node, &self.settings) } else { Ok(Offer::default()) };
         match wanted {
             Ok(offer) => {
@@ -106,8 +111,12 @@ impl Agent {
                 self.offer_trouble = Some(why);
             }
         }
-        let sick = self.health.all().into_iter().filter(|(_, health)| !health.is_healthy());
-        self.usage.learn(&self.node, &self.offer, sick.map(|(part, _)| part.to_string()).collect());
+        let sick = self.health.all().into_iter().filter_map(|(part, health)| match health {
+            Health::Healthy => None,
+            Health::Unhealthy { reason, .. } => Some((part.to_string(), reason.to_string())),
+        });
+        self.usage.learn(&self.node, &self.offer, sick.collect());
+        self.usage.learn_cutting(self.holding_back.iter().map(PartId::to_string).collect());
         self.aside = !self.rivals.is_empty() && !self.options.take_over;
         if self.does(Job::DevicePlugin) && !self.aside {
             self.serve().await;
@@ -120,6 +129,10 @@ impl Agent {
         }
         if let Some(slices) = &self.slices {
             slices.learn(self.news_for_dra());
+        }
+        // Not before the doors answer by it: whoever reads that asks them next.
+        if let Some(title) = taken {
+            self.tell_configured(&title);
         }
         self.tell_sick();
         self.label().await;

@@ -52,6 +52,7 @@ impl Agent {
             machine: self.machine.clone(),
             metrics: Arc::clone(&self.metrics),
             known: Arc::clone(&self.usage),
+            easel: Arc::clone(&self.easel),
             api: self.api.clone(),
             own_pod: self.options.dra.instance.clone(),
             pod_resources: self.options.pod_resources_socket.clone(),

@@ -25,6 +25,7 @@ fn row(pod: &str, uuid: &str, mechanism: &'static str, seconds: f64) -> Containe
         mechanism,
         seconds: vec![(Evidence::Measured, seconds)],
         now: Some(0.0),
+        how: Some(Evidence::Measured),
         memory: 0,
         memory_limit: None,
         part_memory: Some(40 << 30),

@@ -48,6 +48,7 @@ impl Bench {
             mechanism: "time-slicing",
             seconds: vec![(Evidence::Equal, *seconds)],
             now: Some(0.0),
+            how: Some(Evidence::Equal),
             memory: 0,
             memory_limit: None,
             part_memory: None,

@@ -88,6 +88,11 @@ impl Accountant {
         self.metrics.cost(self.keeper.rows());
     }
 
+    /// What the machine costs in an hour, as far as that is known.
+    pub(crate) fn dollars_per_hour(&self, machine: &MachineFacts) -> Option<f64> {
+        self.pricing.of(machine).price.map(|price| price.per_hour.micros() as f64 / 1e6)
+    }
+
     fn moment(&self) -> Moment {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let up = std::fs::read_to_string("/proc/uptime").ok();

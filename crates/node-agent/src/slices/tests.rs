@@ -72,6 +72,7 @@ impl FakePods {
             name: name.to_owned(),
             uid: format!("uid-{name}"),
             workload: format!("Pod/{name}"),
+            since: None,
             node: Some("node0".to_owned()),
             labels: BTreeMap::new(),
             annotations: slices.map(|text| (names::SLICES.to_owned(), text)).into_iter().collect(),

@@ -257,6 +257,7 @@ impl Kept {
                 mechanism: tenant.mechanism.word(&tenant.part),
                 seconds: seconds.map(|(evidence, busy)| (*evidence, busy.seconds())).collect(),
                 now: now.map(|((busy, _), last)| part(busy, last)),
+                how: now.map(|((_, evidence), _)| evidence),
                 memory: metered.map_or(0, |metered| metered.memory.0),
                 memory_limit: tenant.memory_limit.or_else(|| memory_of(gpu, &tenant.part)),
                 part_memory: memory_of(gpu, &tenant.part),

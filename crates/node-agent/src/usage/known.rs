@@ -48,8 +48,10 @@ pub(crate) struct Facts {
     pub(crate) node: Option<Arc<NodeGpus>>,
     /// What kubelet is offered.
     pub(crate) offer: Arc<Offer>,
-    /// GPUs and MIG devices that may not be given out, by UUID.
-    pub(crate) sick: Arc<BTreeSet<String>>,
+    /// GPUs and MIG devices that may not be given out, by UUID, and why.
+    pub(crate) sick: Arc<BTreeMap<String, String>>,
+    /// GPUs and MIG devices that are about to be cut otherwise.
+    pub(crate) cutting: Arc<BTreeSet<String>>,
     /// What the machine is to its cloud.
     pub(crate) machine: Arc<MachineFacts>,
     /// Shares, by the door that they came through, and how often each door has looked at what they counted.
@@ -79,8 +81,16 @@ impl Known {
         }
     }
 
+    /// These parts are about to be cut otherwise.
+    pub(crate) fn learn_cutting(&self, cutting: BTreeSet<String>) {
+        let mut facts = self.facts();
+        if *facts.cutting != cutting {
+            facts.cutting = Arc::new(cutting);
+        }
+    }
+
     /// The GPUs are these, this is offered of them, and these parts are sick.
-    pub(crate) fn learn(&self, node: &NodeGpus, offer: &Offer, sick: BTreeSet<String>) {
+    pub(crate) fn learn(&self, node: &NodeGpus, offer: &Offer, sick: BTreeMap<String, String>) {
         let mut facts = self.facts();
         if facts.node.as_deref() != Some(node) {
             facts.node = Some(Arc::new(node.clone()));

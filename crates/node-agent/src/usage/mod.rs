@@ -4,7 +4,7 @@
 //!   agent ──GPUs, what is offered─▶ known ┐
 //!   limiter ──what shares counted─▶ known ┤
 //!   kubelet, records ──who has what───────┤
-//!   driver ──busy, memory, processes──────┼─▶ divide ──▶ meters ──▶ rows ──▶ /metrics
+//!   driver ──busy, memory, processes──────┼─▶ divide ──▶ meters ──▶ rows ──▶ /metrics, easel ──▶ /api/v1/picture
 //!   kernel, cluster ──whose processes─────┘
 //! ```
 
@@ -20,6 +20,7 @@ pub(crate) use known::{Known, MachineFacts};
 pub(crate) use row::{ContainerRow, DeviceRow, UnitRow, UsageRows};
 
 use crate::dra::oversight::Processes;
+use crate::easel::{Cuts, Easel, Painter, Scene, read_cuts};
 use crate::holders::holders;
 use crate::ledger::Accountant;
 use crate::machine::{Machine, OwnerGone};
@@ -27,7 +28,7 @@ use crate::metrics::Metrics;
 use ask::{Said, ask};
 use carve_cluster_api::NodeApi;
 use carve_dra_driver::RecordStore;
-use carve_slicing::Holder;
+use carve_slicing::{Holder, NodeGpus};
 use divide::Divider;
 use held::{OurClaims, by_kubelet};
 use known::Facts;
@@ -43,12 +44,15 @@ use who::Who;
 const LOOK: Duration = Duration::from_secs(1);
 /// How long the driver may take; its answer counts at the next look otherwise.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// After so long without an answer of the driver, whoever looks is told.
+const SILENT: Duration = Duration::from_secs(15);
 
 /// What the door is made of.
 pub(crate) struct UsageBeginning {
     pub(crate) machine: Machine,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) known: Arc<Known>,
+    pub(crate) easel: Arc<Easel>,
     pub(crate) api: Option<NodeApi>,
     /// UID of the pod that the agent runs in.
     pub(crate) own_pod: Option<String>,
@@ -67,7 +71,16 @@ pub(crate) async fn run(beginning: UsageBeginning) {
     let own_pod = beginning.own_pod.clone();
     let who = Who::new(beginning.api.clone(), Processes::new(PathBuf::from("/proc"), own_pod));
     let known = Arc::clone(&beginning.known);
-    let mut door = Door { beginning, who, divider: Divider::default(), held: Vec::new(), asked: None };
+    let mut door = Door {
+        beginning,
+        who,
+        divider: Divider::default(),
+        held: Vec::new(),
+        asked: None,
+        answered: Instant::now(),
+        cuts: None,
+        painter: Painter::default(),
+    };
     loop {
         tokio::select! {
             () = tokio::time::sleep(LOOK) => {}
@@ -85,6 +98,11 @@ struct Door {
     held: Vec<Tenant>,
     /// A question that the driver has not answered yet.
     asked: Option<JoinHandle<Result<Said, OwnerGone>>>,
+    /// When the driver last answered, or had nothing to answer.
+    answered: Instant,
+    /// Where instances sit, and on which GPUs that was read.
+    cuts: Option<(Arc<NodeGpus>, Cuts)>,
+    painter: Painter,
 }
 
 impl Door {
@@ -92,22 +110,65 @@ impl Door {
     async fn look(&mut self) {
         let facts = self.beginning.known.now();
         let Some(node) = &facts.node else { return };
-        let due = self.divider.due(&facts, node, Instant::now());
+        self.measure(&facts, node).await;
+        self.paint(&facts, node).await;
+    }
+
+    /// What was used since the last look, for those who scrape and those who pay.
+    async fn measure(&mut self, facts: &Facts, node: &NodeGpus) {
+        let due = self.divider.due(facts, node, Instant::now());
+        if due.is_empty() && self.asked.is_none() {
+            self.answered = Instant::now();
+        }
         let Some(said) = self.ask(due).await else { return };
-        self.learn_held(&facts).await;
+        self.answered = Instant::now();
+        self.learn_held(facts).await;
         let mut pids: Vec<u32> =
             said.gpus.values().flat_map(|gpu| &gpu.processes).map(|process| process.pid).collect();
         pids.sort_unstable();
         pids.dedup();
         let whose = self.who.of(&pids).await;
         let whose = pids.into_iter().zip(whose).collect();
-        self.divider.divide(&facts, &self.held, &said, &whose);
+        self.divider.divide(facts, &self.held, &said, &whose);
         let rows = self.divider.rows(node);
         let who = &mut self.who;
         who.learn_workloads(rows.containers.iter().map(|row| &row.holder)).await;
         let workload = |holder: &Holder| who.workload(holder);
-        self.beginning.accountant.look(&rows, node, &facts.sick, &facts.machine, workload).await;
+        let sick = facts.sick.keys().cloned().collect();
+        self.beginning.accountant.look(&rows, node, &sick, &facts.machine, workload).await;
         self.beginning.metrics.usage(rows);
+    }
+
+    /// The same for those who look.
+    async fn paint(&mut self, facts: &Facts, node: &Arc<NodeGpus>) {
+        if self.asked.is_none() && !self.cuts.as_ref().is_some_and(|(of, _)| Arc::ptr_eq(of, node)) {
+            let gpus: Vec<_> = node
+                .gpus
+                .iter()
+                .filter(|gpu| gpu.mig_enabled && !gpu.lost)
+                .map(|gpu| gpu.gpu.index)
+                .collect();
+            let reading = self.beginning.machine.ask(move |host| read_cuts(host, &gpus));
+            if let Ok(Ok(cuts)) = tokio::time::timeout(PATIENCE, reading).await {
+                self.cuts = Some((Arc::clone(node), cuts));
+            }
+        }
+        let none = Cuts::new();
+        let rows = self.divider.rows(node);
+        let who = &self.who;
+        let scene = Scene {
+            node,
+            rows: &rows,
+            cuts: self.cuts.as_ref().map_or(&none, |(_, cuts)| cuts),
+            sick: &facts.sick,
+            cutting: &facts.cutting,
+            kind: &facts.machine.instance_type,
+            price: self.beginning.accountant.dollars_per_hour(&facts.machine),
+            silent: self.answered.elapsed() >= SILENT,
+        };
+        let (workload, since) = (|holder: &Holder| who.workload(holder), |holder: &Holder| who.since(holder));
+        let picture = self.painter.paint(&scene, workload, since, Instant::now());
+        self.beginning.easel.show(picture);
     }
 
     /// Who has what now. While kubelet does not say, its last answer counts.

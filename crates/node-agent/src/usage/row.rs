@@ -22,8 +22,9 @@ pub(crate) struct ContainerRow {
     pub(crate) mechanism: &'static str,
     /// Seconds so far, by how they are known.
     pub(crate) seconds: Vec<(Evidence, f64)>,
-    /// Part of the last look's time, where it is known.
+    /// Part of the last look's time, where it is known, and how.
     pub(crate) now: Option<f64>,
+    pub(crate) how: Option<Evidence>,
     /// Bytes now.
     pub(crate) memory: u64,
     pub(crate) memory_limit: Option<u64>,

@@ -36,8 +36,8 @@ pub(crate) struct Who {
     /// Whether the agent sees none but its own processes.
     alone: bool,
     containers: BTreeMap<String, Holder>,
-    /// What made each pod, by namespace and name.
-    workloads: BTreeMap<(String, String), String>,
+    /// What made each pod and since when it is here, by namespace and name.
+    workloads: BTreeMap<(String, String), (String, Option<i64>)>,
     /// Pods that no list had, and how many did not.
     strange: BTreeMap<(String, String), u32>,
     /// Containers that no list had, and how many did not.
@@ -100,8 +100,16 @@ impl Who {
 
     /// What made a container's pod: `Deployment/web`; the pod itself where nothing did or nobody knows.
     pub(crate) fn workload(&self, holder: &Holder) -> String {
-        let known = self.workloads.get(&(holder.namespace.clone(), holder.pod.clone()));
-        known.cloned().unwrap_or_else(|| format!("Pod/{}", holder.pod))
+        self.made(holder).map_or_else(|| format!("Pod/{}", holder.pod), |(workload, _)| workload.clone())
+    }
+
+    /// Since when a container's pod is here, as far as the cluster tells.
+    pub(crate) fn since(&self, holder: &Holder) -> Option<i64> {
+        self.made(holder)?.1
+    }
+
+    fn made(&self, holder: &Holder) -> Option<&(String, Option<i64>)> {
+        self.workloads.get(&(holder.namespace.clone(), holder.pod.clone()))
     }
 
     /// Whose a process is, or the id of a container that is not known yet.
@@ -132,7 +140,8 @@ impl Who {
     fn learn(&mut self, pods: &[PodView], wanted: &[&String]) {
         self.told = true;
         self.containers = pods.iter().flat_map(containers).collect();
-        let made = |pod: &PodView| ((pod.namespace.clone(), pod.name.clone()), pod.workload.clone());
+        let made =
+            |pod: &PodView| ((pod.namespace.clone(), pod.name.clone()), (pod.workload.clone(), pod.since));
         self.workloads = pods.iter().map(made).collect();
         let before = std::mem::take(&mut self.missing);
         // Only what is still looked for is remembered.
@@ -163,6 +172,7 @@ mod tests {
             name: "one".to_owned(),
             uid: "u".to_owned(),
             workload: "Deployment/web".to_owned(),
+            since: Some(7),
             node: None,
             labels: Default::default(),
             annotations: Default::default(),
@@ -184,6 +194,7 @@ mod tests {
         }
         assert_eq!(who.containers["aa"].container, "main");
         assert_eq!(who.workload(&who.containers["aa"]), "Deployment/web");
+        assert_eq!(who.since(&who.containers["aa"]), Some(7));
         assert!(!who.missing.contains_key("aa"), "it was found");
         who.learn(&[pod("aa")], &[]);
         assert!(who.missing.is_empty(), "nobody looks for it any more");

@@ -1,0 +1,121 @@
+//! The suites on a real Kubernetes: two labs side by side, and one queue of suites for both.
+
+use crate::lab;
+use crate::programs::TestProgram;
+use crate::queue::{Job, Place, run_all};
+use crate::times::Times;
+use anyhow::{Result, bail};
+use carve_lab::{Lab, NAMED, Places, Wanted};
+use std::fs;
+use std::path::Path;
+
+/// Names of the labs. Most of a suite is waiting for kubelets, so two cores carry more than one lab.
+const LABS: &[&str] = &["first", "second"];
+
+/// Where the suites are.
+pub(crate) const FOLDER: &str = "cluster-tests";
+
+/// Names of all suites.
+pub(crate) fn names() -> Result<Vec<String>> {
+    let files = fs::read_dir(crate::root().join(FOLDER).join("tests"))?;
+    let paths = files.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    let suites = paths.iter().filter(|path| path.extension().is_some_and(|ending| ending == "rs"));
+    let mut names: Vec<String> =
+        suites.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Suites that leave a lab another one, or that want the machine for themselves.
+const ALONE: &[&str] = &[
+    // A thousand nodes, which stay until the lab ends.
+    "cluster-tests/tests/schedule_fleet.rs",
+];
+
+/// What the suites are told.
+#[derive(Debug, Default)]
+pub(crate) struct Told<'a> {
+    /// NVIDIA's programs.
+    pub(crate) incumbents: Option<&'a Path>,
+    /// The limiter's library.
+    pub(crate) limiter: Option<&'a Path>,
+}
+
+/// Runs the suites in labs that are started for them and ended after them. They need root.
+pub(crate) fn run_suites(programs: &[TestProgram], told: &Told<'_>, times: &mut Times) -> Result<()> {
+    if !lab::is_possible() {
+        if std::env::var("CI").as_deref() == Ok("true") {
+            bail!("the cluster suites need root on Linux, and CI must not skip");
+        }
+        eprintln!("SKIPPED: the cluster suites start a real Kubernetes, which needs root on Linux");
+        return Ok(());
+    }
+    let labs: Vec<(&str, Lab)> = LABS.iter().map(|name| (*name, Lab::new(Places::named(name)))).collect();
+    // Whatever an interrupted run left.
+    end(&labs)?;
+    let before = lab::footprint()?;
+    let result = within(&labs, programs, told, times);
+    end(&labs)?;
+    result?;
+    // A second run right after the first.
+    for (_, lab) in labs.iter().take(1) {
+        lab.up(&Wanted::usual(1), &[])?;
+        lab.down()?;
+    }
+    let after = lab::footprint()?;
+    if before != after {
+        bail!("the lab left something behind:\n{}", lab::difference(&before, &after));
+    }
+    Ok(())
+}
+
+fn end(labs: &[(&str, Lab)]) -> Result<()> {
+    labs.iter().try_for_each(|(_, lab)| lab.down())
+}
+
+fn within(labs: &[(&str, Lab)], programs: &[TestProgram], told: &Told<'_>, times: &mut Times) -> Result<()> {
+    // All labs take them from one folder.
+    let images =
+        labs.iter().take(1).map(|(_, lab)| lab::images_of_built(lab)).collect::<Result<Vec<_>>>()?.concat();
+    for (_, lab) in labs {
+        lab.up(&Wanted::usual(2), &images)?;
+    }
+    let complaints: Vec<_> = labs.iter().map(|(_, lab)| move || lab.last_lines()).collect();
+    let places: Vec<(String, &_)> =
+        labs.iter().zip(&complaints).map(|((name, _), said)| (format!("the {name} lab"), said)).collect();
+    let places: Vec<Place<'_>> = places
+        .iter()
+        .zip(labs)
+        .map(|((title, said), (name, _))| Place {
+            name: title,
+            environment: vec![(NAMED.to_owned(), (*name).to_owned())],
+            complaint: *said,
+        })
+        .collect();
+    run_all(programs.iter().map(|program| suite(program, told)).collect(), &places, times)
+}
+
+fn suite(program: &TestProgram, told: &Told<'_>) -> Job {
+    let mut job = program.job();
+    job.alone = ALONE.iter().any(|alone| program.source == Path::new(alone));
+    job.command.env("CARVE_SIMULATED_DRIVER", crate::root().join("target/debug/libcarve_nvml_sim.so"));
+    if let Some(library) = told.limiter {
+        job.command.env("CARVE_LIMITER_LIBRARY", library);
+    }
+    if let Some(programs) = told.incumbents {
+        job.command.env("CARVE_INCUMBENTS", programs);
+    }
+    job
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ALONE;
+
+    #[test]
+    fn suites_that_run_alone_exist() {
+        for suite in ALONE {
+            assert!(crate::root().join(suite).is_file(), "{suite} is no suite any more");
+        }
+    }
+}
