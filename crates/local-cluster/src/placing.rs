@@ -13,7 +13,7 @@ use carve_fleet_picture::Tone;
 use carve_object_api::{ObjectApi, set_condition};
 use carve_repartition::{Amounts, Whereabouts};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Places pods.
@@ -112,18 +112,25 @@ impl Placing {
             )
         };
         waiting.sort_by_cached_key(|pod| age(pod));
-        self.told.retain(|uid, _| waiting.iter().any(|pod| uid_of(pod) == uid));
+        let wait: BTreeSet<&str> = waiting.iter().map(|pod| uid_of(pod)).collect();
+        self.told.retain(|uid, _| wait.contains(uid.as_str()));
         let mut came = Vec::new();
         // What did not fit a moment ago does not fit for others that ask for the same.
         let mut refused: BTreeMap<String, String> = BTreeMap::new();
+        // Where the last one went is best for the next that asks for the same, until it is full: what is begun is filled first.
+        let mut begun: BTreeMap<String, String> = BTreeMap::new();
         for pod in waiting {
             let alike = format!("{}{}", pod["spec"], pod["metadata"]["annotations"][keys::CLAIM]);
             if let Some(words) = refused.get(&alike) {
                 self.say_why(api, teller, pod, words);
                 continue;
             }
-            match self.place(machines, nodes, pod) {
+            let again = begun.get(&alike).and_then(|node| self.place_again(machines, nodes, pod, node));
+            match again.map_or_else(|| self.place(machines, nodes, pod), Ok) {
                 Ok(place) => {
+                    if place.slices.is_some() {
+                        begun.insert(alike, place.node.clone());
+                    }
                     let mut annotations = json!({});
                     if let Some(slices) = &place.slices {
                         annotations[keys::SLICES] = slices.to_annotation().into();
@@ -174,11 +181,8 @@ impl Placing {
                         .to_owned(),
                 )
             } else {
-                let mut left = node.allocatable.clone();
-                for tenant in machine.tenants.values() {
-                    left.take(&Amounts::asked_by(&tenant.spec));
-                }
-                left.lacking(&besides).next().map(|lacking| format!("Insufficient {lacking}"))
+                let mut lacking = node.allocatable.lacking_beside(&machine.taken, &besides);
+                lacking.next().map(|lacking| format!("Insufficient {lacking}"))
             };
             match why {
                 Some(why) => *reasons.entry(why).or_default() += 1,
@@ -194,6 +198,24 @@ impl Placing {
             let words: Vec<String> = reasons.iter().map(|(why, count)| format!("{count} {why}")).collect();
             format!("0/{} nodes are available: {}.", machines.len(), words.join(", "))
         })
+    }
+
+    /// A part on the machine where one like it went a moment ago, if there is still room.
+    fn place_again(
+        &self,
+        machines: &BTreeMap<String, Machine>,
+        nodes: &BTreeMap<String, NodeView>,
+        pod: &Value,
+        name: &str,
+    ) -> Option<Place> {
+        let (machine, node) = (machines.get(name)?, nodes.get(name)?);
+        let besides = Amounts::asked_by(&plain(&pod["spec"]));
+        if node.allocatable.lacking_beside(&machine.taken, &besides).next().is_some() {
+            return None;
+        }
+        let asked = Asked::of(&serde_json::from_value(pod.clone()).ok()?).ok()?;
+        let slices = decide(&self.book, name, &asked).ok()?;
+        Some(Place { node: name.to_owned(), slices: Some(slices), devices: Devices::default() })
     }
 
     fn place_parts(&self, nodes: &[String], pod: &Value, reasons: &mut Reasons) -> Option<Place> {

@@ -5,6 +5,7 @@ use crate::objects::{name_of, namespace_of, text, uid_of, workload_of};
 use carve_admission::keys;
 use carve_bookings::Slices;
 use carve_fleet_picture::{Evidence, Mechanism};
+use carve_repartition::Amounts;
 use carve_slicing::Device;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -93,8 +94,10 @@ pub(crate) struct Tenant {
     pub(crate) stage: Stage,
     pub(crate) behaviour: Behaviour,
     pub(crate) held: Vec<Held>,
-    /// What it asks for besides GPUs, for the machine's books.
+    /// Its containers, without what they ask of GPUs.
     pub(crate) spec: Value,
+    /// What it asks for besides GPUs.
+    pub(crate) asks: Amounts,
     /// What could not be read of its annotation.
     pub(crate) wrong: Vec<String>,
 }
@@ -126,6 +129,7 @@ impl Tenant {
             stage,
             behaviour,
             held: held(pod),
+            asks: Amounts::asked_by(&plain(&pod["spec"])),
             spec: plain(&pod["spec"]),
             wrong,
             uid,

@@ -72,6 +72,18 @@ impl Amounts {
         lacks.map(|(resource, _)| resource.as_str())
     }
 
+    /// Resources of which too little is left of this beside what others have.
+    pub fn lacking_beside<'a>(
+        &'a self,
+        taken: &'a Amounts,
+        asked: &'a Amounts,
+    ) -> impl Iterator<Item = &'a str> {
+        let of = |amounts: &Amounts, resource: &str| amounts.0.get(resource).copied().unwrap_or(0);
+        let left = move |resource: &str| of(self, resource).saturating_sub(of(taken, resource));
+        let lacks = asked.0.iter().filter(move |(resource, amount)| left(resource) < **amount);
+        lacks.map(|(resource, _)| resource.as_str())
+    }
+
     /// Adds to it.
     pub fn add(&mut self, more: &Amounts) {
         for (resource, amount) in &more.0 {

@@ -1,6 +1,7 @@
 //! Terminals as films: what commands printed, as asciinema keeps it and as a picture that moves.
 
 use std::fmt::Write;
+use std::num::NonZero;
 
 /// Letters of a line, and lines of the terminal.
 pub(crate) const COLUMNS: u16 = 132;
@@ -19,7 +20,8 @@ pub(crate) struct Scene {
 
 /// What stands on the terminal after a scene, or before a program gives the whole screen back.
 fn screen(scene: &Scene) -> vt100::Parser {
-    let mut parser = vt100::Parser::new(ROWS, COLUMNS, 0);
+    let size = |count| NonZero::new(count).expect("more than none");
+    let mut parser = vt100::Parser::new(size(ROWS), size(COLUMNS), 0);
     let leaves = b"\x1b[?1049l";
     let whole = scene.printed.windows(leaves.len()).position(|bytes| bytes == leaves);
     parser.process(&scene.printed[..whole.unwrap_or(scene.printed.len())]);
@@ -33,8 +35,8 @@ fn escaped(text: &str) -> String {
 fn colour(colour: vt100::Color) -> Option<&'static str> {
     let vt100::Color::Idx(number) = colour else { return None };
     let known = [
-        "#6b7280", "#f87171", "#4ade80", "#fbbf24", "#60a5fa", "#c084fc", "#22d3ee", "#e5e7eb", "#9ca3af", "#fca5a5", "#86efac",
-        "#fcd34d", "#93c5fd", "#d8b4fe", "#67e8f9", "#ffffff",
+        "#6b7280", "#f87171", "#4ade80", "#fbbf24", "#60a5fa", "#c084fc", "#22d3ee", "#e5e7eb", "#9ca3af",
+        "#fca5a5", "#86efac", "#fcd34d", "#93c5fd", "#d8b4fe", "#67e8f9", "#ffffff",
     ];
     known.get(usize::from(number)).copied()
 }

@@ -21,7 +21,7 @@ use carve_formats::device_plugin::DevicePluginConfig;
 use carve_gpu_host::{GpuHost, SimulatedHost, SimulatedState};
 use carve_gpu_model::{Bytes, GpuIndex};
 use carve_mig_manager::StateDir;
-use carve_repartition::OrderReport;
+use carve_repartition::{Amounts, OrderReport};
 use carve_slicing::{Device, MigMinors, NodeGpu, NodeGpus, Offer, Settings, Share, offer};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,6 +44,8 @@ pub(crate) struct Machine {
     pub(crate) gpus: NodeGpus,
     pub(crate) offered: Offer,
     pub(crate) tenants: BTreeMap<String, Tenant>,
+    /// What all of them have besides GPUs.
+    pub(crate) taken: Amounts,
     /// What runs on it, where that is real.
     pub(crate) programs: Option<Programs>,
     /// What else it has, where that is real.
@@ -125,6 +127,7 @@ impl Machine {
             gpus,
             offered,
             tenants: BTreeMap::new(),
+            taken: Amounts::default(),
             programs: None,
             body: None,
             may_cut: true,
@@ -321,7 +324,10 @@ impl Machine {
             let policy = text(&pod["spec"]["restartPolicy"]);
             programs.take_in(&tenant, &pod["metadata"]["annotations"], policy, now);
         }
-        self.tenants.insert(tenant.uid.clone(), tenant);
+        self.taken.add(&tenant.asks);
+        if let Some(before) = self.tenants.insert(tenant.uid.clone(), tenant) {
+            self.taken.take(&before.asks);
+        }
     }
 
     /// A pod is gone.
@@ -334,7 +340,9 @@ impl Machine {
             programs.let_go(uid);
         }
         self.observed.forget(uid);
-        self.tenants.remove(uid)
+        let gone = self.tenants.remove(uid)?;
+        self.taken.take(&gone.asks);
+        Some(gone)
     }
 
     fn index_of(&self, uuid: &str) -> Option<GpuIndex> {
