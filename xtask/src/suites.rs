@@ -26,8 +26,10 @@ pub(crate) fn names() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Suites that leave a lab another one, or that want the machine for themselves.
+/// Suites that want the machine for themselves, or leave a lab another one, in this order.
 const ALONE: &[&str] = &[
+    // Holds GPU time against time that passes, of programs that must get a processor when they want one.
+    "cluster-tests/tests/usage_told.rs",
     // A thousand nodes, which stay until the lab ends.
     "cluster-tests/tests/schedule_fleet.rs",
 ];
@@ -41,8 +43,14 @@ pub(crate) struct Told<'a> {
     pub(crate) limiter: Option<&'a Path>,
 }
 
-/// Runs the suites in labs that are started for them and ended after them. They need root.
-pub(crate) fn run_suites(programs: &[TestProgram], told: &Told<'_>, times: &mut Times) -> Result<()> {
+/// Runs the suites in labs that are started for them and ended after them. They need root. `quiet` waits until nothing else uses the machine, for those
+/// that run alone.
+pub(crate) fn run_suites(
+    programs: &[TestProgram],
+    told: &Told<'_>,
+    times: &mut Times,
+    quiet: impl FnOnce(),
+) -> Result<()> {
     if !lab::is_possible() {
         if std::env::var("CI").as_deref() == Ok("true") {
             bail!("the cluster suites need root on Linux, and CI must not skip");
@@ -54,7 +62,7 @@ pub(crate) fn run_suites(programs: &[TestProgram], told: &Told<'_>, times: &mut 
     // Whatever an interrupted run left.
     end(&labs)?;
     let before = lab::footprint()?;
-    let result = within(&labs, programs, told, times);
+    let result = within(&labs, programs, told, times, quiet);
     end(&labs)?;
     result?;
     // A second run right after the first.
@@ -73,7 +81,13 @@ fn end(labs: &[(&str, Lab)]) -> Result<()> {
     labs.iter().try_for_each(|(_, lab)| lab.down())
 }
 
-fn within(labs: &[(&str, Lab)], programs: &[TestProgram], told: &Told<'_>, times: &mut Times) -> Result<()> {
+fn within(
+    labs: &[(&str, Lab)],
+    programs: &[TestProgram],
+    told: &Told<'_>,
+    times: &mut Times,
+    quiet: impl FnOnce(),
+) -> Result<()> {
     // All labs take them from one folder.
     let images =
         labs.iter().take(1).map(|(_, lab)| lab::images_of_built(lab)).collect::<Result<Vec<_>>>()?.concat();
@@ -92,7 +106,13 @@ fn within(labs: &[(&str, Lab)], programs: &[TestProgram], told: &Told<'_>, times
             complaint: *said,
         })
         .collect();
-    run_all(programs.iter().map(|program| suite(program, told)).collect(), &places, times)
+    let all = programs.iter().map(|program| suite(program, told));
+    let (mut alone, others): (Vec<Job>, Vec<Job>) = all.partition(|job| job.alone);
+    // All of them, whatever becomes of the first.
+    let tried = run_all(others, &places, times);
+    quiet();
+    alone.sort_by_key(|job| ALONE.iter().position(|name| job.name == *name));
+    alone.into_iter().fold(tried, |tried, job| tried.and(run_all(vec![job], &places, times)))
 }
 
 fn suite(program: &TestProgram, told: &Told<'_>) -> Job {

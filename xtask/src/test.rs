@@ -95,7 +95,7 @@ pub(crate) fn suites(names: &[&str]) -> Result<()> {
     let wanted = if names.is_empty() { all } else { names.iter().map(|name| (*name).to_owned()).collect() };
     let built = build(&steps, &wanted)?;
     let result =
-        steps.step("cluster suites", || suites::run_suites(&built.suites, &built.told(), &mut times));
+        steps.step("cluster suites", || suites::run_suites(&built.suites, &built.told(), &mut times, || ()));
     steps.tell(&times);
     result
 }
@@ -115,10 +115,18 @@ fn everything(steps: &Steps, times: &mut Times) -> Result<()> {
     steps.step("CUDA's functions", cuda_symbols::for_tests)?;
     let built = build(steps, &[])?;
     std::thread::scope(|scope| {
-        let beside = scope.spawn(|| without_hurry(steps));
-        let suites = steps.step("cluster suites", || suites::run_suites(&built.suites, &built.told(), times));
-        let beside = beside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        suites.and(beside)
+        let mut beside = Some(scope.spawn(|| without_hurry(steps)));
+        let mut done = Ok(());
+        let mut quiet = || {
+            if let Some(lane) = beside.take() {
+                done = lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            }
+        };
+        let suites = steps
+            .step("cluster suites", || suites::run_suites(&built.suites, &built.told(), times, &mut quiet));
+        // Where no suite could begin.
+        quiet();
+        suites.and(done)
     })?;
     steps.step("tests", || run_programs(&built, times))?;
     steps.step("page", page::page_of_built)?;
