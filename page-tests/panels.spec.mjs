@@ -135,12 +135,14 @@ test('workloads with their numbers', async ({ page }) => {
 
 test('what a node offers', async ({ page }) => {
   await tab(page, 'Change');
-  const { resources, migConfigs } = await carve.get('node?name=p4d-1');
+  const { resources, migConfigs, labels } = await carve.get('node?name=p4d-1');
+  // A node without the label has no layout: it is whole, or cut on demand.
+  const none = labels?.['nvidia.com/mig.config'] ? [] : ['no layout is set'];
   await expect(page.getByRole('combobox', { name: 'Node', exact: true })).toHaveValue('p4d-1');
-  await expect(page.getByRole('combobox', { name: 'Layout' }).locator('option')).toHaveText(migConfigs);
+  await expect(page.getByRole('combobox', { name: 'Layout' }).locator('option')).toHaveText([...none, ...migConfigs]);
   const lines = page.locator('#node-resources li');
   await expect(lines).toHaveCount(Object.keys(resources).length);
-  for (const [name, { all }] of Object.entries(resources)) await expect(lines.filter({ hasText: name })).toContainText(String(all));
+  for (const [name, { all }] of Object.entries(resources)) await expect(lines.filter({ hasText: name })).toContainText(`of ${all} used`);
   await expect(page.locator('#node-resources')).not.toContainText('undefined');
 });
 
