@@ -1,4 +1,6 @@
-// Two stories, told only with what is seen: cutting A100s into 56 instances, and a saving of three machines out of four.
+// Two stories, told only with what is seen: cutting A100s into 56 instances, and a saving of three machines out of four. With SHOTS each step is kept
+// as a picture in that folder; docs/operations/up.md shows them.
+import { join } from 'node:path';
 import { expect, test } from '@playwright/test';
 import { Carve, deployment } from './carve.mjs';
 import { open } from './page.mjs';
@@ -11,6 +13,11 @@ async function story(page, name, steps) {
   console.log(`      ${name}: ${seconds.toFixed(1)} s`);
   expect(seconds).toBeLessThan(60);
 }
+
+/** Keeps what is seen after a step. */
+const kept = async (page, name) => {
+  if (process.env.SHOTS) await page.screenshot({ path: join(process.env.SHOTS, `walkthrough-${name}.jpg`), type: 'jpeg', quality: 55 });
+};
 
 const apply = async (page, yaml) => {
   await page.getByLabel('YAML').fill(yaml);
@@ -34,6 +41,7 @@ test('MIG: 56 instances, 100 pods, another layout', async ({ page }) => {
       await layout('all-1g.5gb');
       const offered = (resource) => panel.getByRole('listitem').filter({ hasText: resource });
       await expect(offered('nvidia.com/mig-1g.5gb')).toHaveText(/mig-1g\.5gb.*\b56\b/);
+      await kept(page, 'mig-1-cut');
 
       await apply(page, deployment('mig1.5', { replicas: 1, limits: { 'nvidia.com/mig-1g.5gb': 1 }, container: 'vectoradd' }));
       await expect(panel.getByText('deployment.apps/mig1.5 created')).toBeVisible();
@@ -50,6 +58,7 @@ test('MIG: 56 instances, 100 pods, another layout', async ({ page }) => {
       const waiting = page.getByRole('region', { name: 'Waiting' });
       await expect(waiting.getByText('Insufficient nvidia.com/mig-1g.5gb').first()).toBeVisible();
       await expect(waiting.getByRole('listitem').filter({ hasText: 'Insufficient nvidia.com/mig-1g.5gb' })).toHaveCount(44);
+      await kept(page, 'mig-2-waiting');
 
       await page.getByRole('tab', { name: 'Change' }).click();
       await many.fill('0');
@@ -59,6 +68,7 @@ test('MIG: 56 instances, 100 pods, another layout', async ({ page }) => {
       await expect(offered('nvidia.com/mig-1g.5gb')).toHaveText(/\b16\b/);
       await expect(offered('nvidia.com/mig-2g.10gb')).toHaveText(/mig-2g\.10gb.*\b8\b/);
       await expect(offered('nvidia.com/mig-3g.20gb')).toHaveText(/mig-3g\.20gb.*\b8\b/);
+      await kept(page, 'mig-3-other-layout');
     });
     expect(complaints).toEqual([]);
   } finally {
@@ -83,6 +93,7 @@ test('a saving: four quarters share one GPU, and one machine is enough', async (
       await expect(table.getByRole('row').filter({ hasText: 'nobody' })).toHaveCount(3);
       const nodes = new Set(await taken.getByRole('rowheader').allTextContents());
       expect(nodes.size).toBe(1);
+      await kept(page, 'saving-1-one-gpu');
 
       await page.getByRole('tab', { name: 'What if' }).click();
       await page.getByRole('textbox', { name: 'Fleet' }).fill('g4dn.2xlarge=1');
@@ -96,6 +107,7 @@ test('a saving: four quarters share one GPU, and one machine is enough', async (
       await expect(then.getByText('nobody waits')).toBeVisible();
       await expect(then.getByRole('img', { name: '1 node, 1 GPU, 4 slices' })).toBeVisible();
       await expect(page.getByRole('region', { name: 'Price of the fleet' }).getByText('$2,166 a month')).toBeVisible();
+      await kept(page, 'saving-2-what-if');
     });
     expect(complaints).toEqual([]);
   } finally {
