@@ -1,0 +1,24 @@
+//! A study of ways to share one GPU: what is measured ([`Cell`]), what came of it ([`Study`]), and what follows.
+//!
+//! ```text
+//!   Scope ──▶ cells ──▶ bench runs them, or Model computes them ──▶ Study ──▶ tables, verdicts, findings, pages, Comparison
+//! ```
+//!
+//! Nothing here runs anything: `bench` does, and writes a [`Study`] as JSON after every cell.
+#![warn(clippy::disallowed_methods)]
+
+mod cell;
+mod figures;
+mod scope;
+mod spread;
+mod strategy;
+mod study;
+mod workload;
+
+pub use cell::{Cell, Mishap, ParseCellError};
+pub use figures::{Beside, Board, Figures, Happened, Overhead, Shared, Tenant, Victim};
+pub use scope::{Scope, Timing};
+pub use spread::Spread;
+pub use strategy::Strategy;
+pub use study::{Card, Outcome, Record, Study, StudyError};
+pub use workload::{Class, Unit, Workload};

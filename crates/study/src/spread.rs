@@ -1,0 +1,127 @@
+//! A figure that was measured several times.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The middle of what was measured, the least and the most.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The middle one; the mean of the two in the middle where they are even in number.
+    pub median: f64,
+    /// The least.
+    pub low: f64,
+    /// The most.
+    pub high: f64,
+    /// How many there are.
+    pub times: u32,
+}
+
+impl Spread {
+    /// Of what was measured; none of nothing, and of nothing that is no number.
+    pub fn of(measured: &[f64]) -> Option<Spread> {
+        if measured.is_empty() || measured.iter().any(|one| !one.is_finite()) {
+            return None;
+        }
+        let mut sorted = measured.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 {
+            sorted[middle]
+        } else {
+            f64::midpoint(sorted[middle - 1], sorted[middle])
+        };
+        Some(Spread {
+            median,
+            low: sorted[0],
+            high: sorted[sorted.len() - 1],
+            times: u32::try_from(sorted.len()).unwrap_or(u32::MAX),
+        })
+    }
+
+    /// How far from the median it may be: half of what lies between the least and the most.
+    pub fn half(&self) -> f64 {
+        (self.high - self.low) / 2.0
+    }
+
+    /// The same as a part of the median, in percent.
+    pub fn half_percent(&self) -> f64 {
+        if self.median == 0.0 { 0.0 } else { self.half() / self.median.abs() * 100.0 }
+    }
+
+    /// Whether two runs say the same, by the spreads that they print themselves.
+    pub fn agrees(&self, other: &Spread) -> bool {
+        (self.median - other.median).abs() <= self.half() + other.half()
+    }
+}
+
+/// A number as people read it: three digits that count.
+pub(crate) fn number(value: f64) -> String {
+    let size = value.abs();
+    match size {
+        _ if !value.is_finite() => "-".to_owned(),
+        _ if size >= 99_950.0 => grouped(value.round()),
+        _ if size >= 100.0 => grouped(value.round()),
+        _ if size >= 10.0 => format!("{value:.1}"),
+        _ if size >= 1.0 || size == 0.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+fn grouped(whole: f64) -> String {
+    let digits = format!("{:.0}", whole.abs());
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if whole < 0.0 { format!("-{text}") } else { text }
+}
+
+impl fmt::Display for Spread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = format!("{} ±{:.1} %", number(self.median), self.half_percent());
+        f.pad(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Spread, number};
+    use proptest::prelude::{prop, prop_assert, proptest};
+
+    #[test]
+    fn the_middle_the_least_and_the_most() {
+        let spread = Spread::of(&[3.0, 1.0, 2.0]).unwrap();
+        assert_eq!((spread.median, spread.low, spread.high, spread.times), (2.0, 1.0, 3.0, 3));
+        assert_eq!(Spread::of(&[1.0, 2.0]).unwrap().median, 1.5);
+        assert_eq!(Spread::of(&[]), None);
+        assert_eq!(Spread::of(&[1.0, f64::NAN]), None);
+        assert_eq!(spread.to_string(), "2.00 ±50.0 %");
+    }
+
+    #[test]
+    fn two_runs_agree_within_what_they_print() {
+        let of = |low, median, high| Spread { median, low, high, times: 3 };
+        assert!(of(9.0, 10.0, 11.0).agrees(&of(10.0, 11.0, 12.0)));
+        assert!(!of(9.9, 10.0, 10.1).agrees(&of(10.9, 11.0, 11.1)));
+    }
+
+    #[test]
+    fn numbers_have_three_digits_that_count() {
+        let cases = [(0.0, "0.00"), (0.1234, "0.123"), (3.456, "3.46"), (34.56, "34.6"), (345.6, "346"), (1_234_567.0, "1,234,567"), (-1234.4, "-1,234")];
+        for (value, text) in cases {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_median_lies_between(measured in prop::collection::vec(-1e9f64..1e9, 1..20)) {
+            let spread = Spread::of(&measured).unwrap();
+            prop_assert!(spread.low <= spread.median && spread.median <= spread.high);
+            prop_assert!(spread.agrees(&spread));
+        }
+    }
+}
