@@ -1,9 +1,10 @@
 //! The primary context of a device, held for as long as the value lives.
 
-use crate::call::{Calls, ContextHandle, DeviceHandle, Reply};
-use crate::error::CudaError;
+use crate::call::{Calls, ContextHandle, DeviceHandle, GreenHandle, Reply};
+use crate::error::{CudaCode, CudaError};
 use crate::memory::{Buffer, MemoryInfo};
 use crate::module::Module;
+use crate::stream::{HostBuffer, Stream};
 use carve_gpu_model::Bytes;
 
 /// A context. It stays on the thread that made it (its handle is a raw pointer), and every call made through it
@@ -14,12 +15,47 @@ pub struct Context<'c> {
     handle: ContextHandle,
     device: DeviceHandle,
     ordinal: u32,
+    /// With multiprocessors of its own, and how many.
+    green: Option<(GreenHandle, u32)>,
 }
 
 impl<'c> Context<'c> {
+    /// One of so many green contexts, counted from 0; each has an equal part of the multiprocessors.
+    pub(crate) fn green(
+        calls: &'c Calls,
+        device: DeviceHandle,
+        ordinal: u32,
+        (which, of): (u32, u32),
+    ) -> Result<Self, CudaError> {
+        let doing = || format!("divide the multiprocessors of device {ordinal} into {of} parts");
+        let mut context = Context::retain(calls, device, ordinal)?;
+        let parts = calls.split(device, of).map_err(|code| calls.error(code, doing()))?;
+        let part = parts.get(which as usize).copied();
+        let part = part.ok_or_else(|| calls.error(CudaCode::INVALID_VALUE, doing()))?;
+        let made = calls.create_green(device, part).map_err(|code| calls.error(code, doing()))?;
+        context.handle = made.1;
+        context.green = Some((made.0, part.multiprocessors));
+        Ok(context)
+    }
+
+    /// How many multiprocessors it has of its own; none where it has all of them with others.
+    pub fn own_multiprocessors(&self) -> Option<u32> {
+        self.green.map(|(_, multiprocessors)| multiprocessors)
+    }
+
+    /// A stream, which waits for no other.
+    pub fn stream(&self) -> Result<Stream<'_>, CudaError> {
+        Stream::create(self, self.green.map(|(green, _)| green))
+    }
+
+    /// Memory of this process that is copied to and from the device without waiting.
+    pub fn allocate_host(&self, bytes: usize) -> Result<HostBuffer<'_>, CudaError> {
+        HostBuffer::allocate(self, bytes)
+    }
+
     pub(crate) fn retain(calls: &'c Calls, device: DeviceHandle, ordinal: u32) -> Result<Self, CudaError> {
         match calls.retain(device) {
-            Ok(handle) => Ok(Context { calls, handle, device, ordinal }),
+            Ok(handle) => Ok(Context { calls, handle, device, ordinal, green: None }),
             Err(code) => Err(calls.error(code, format!("make a context on device {ordinal}"))),
         }
     }
@@ -61,7 +97,7 @@ impl<'c> Context<'c> {
     }
 
     /// An error of ours, with CUDA's words for it.
-    pub(crate) fn error(&self, code: crate::CudaCode, doing: &str) -> CudaError {
+    pub(crate) fn error(&self, code: CudaCode, doing: &str) -> CudaError {
         self.calls.error(code, format!("{doing} on device {}", self.ordinal))
     }
 }
@@ -70,6 +106,9 @@ impl Drop for Context<'_> {
     fn drop(&mut self) {
         // After a kernel has died everything fails, these too; there is nobody left to tell.
         let _ = self.calls.set_current(ContextHandle::NONE);
+        if let Some((green, _)) = self.green {
+            let _ = self.calls.destroy_green(green);
+        }
         let _ = self.calls.release(self.device);
     }
 }

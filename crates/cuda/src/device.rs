@@ -68,4 +68,9 @@ impl<'c> Device<'c> {
     pub fn context(&self) -> Result<Context<'c>, CudaError> {
         Context::retain(self.calls, self.handle, self.ordinal)
     }
+
+    /// One of so many green contexts, counted from 0: each has an equal part of the multiprocessors. Drivers can since CUDA 12.5.
+    pub fn green_context(&self, which: u32, of: u32) -> Result<Context<'c>, CudaError> {
+        Context::green(self.calls, self.handle, self.ordinal, (which, of))
+    }
 }

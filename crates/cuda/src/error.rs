@@ -22,6 +22,8 @@ impl CudaCode {
     pub const NOT_FOUND: CudaCode = CudaCode(500);
     /// `CUDA_ERROR_ILLEGAL_ADDRESS`.
     pub const ILLEGAL_ADDRESS: CudaCode = CudaCode(700);
+    /// `CUDA_ERROR_NOT_SUPPORTED`.
+    pub const NOT_SUPPORTED: CudaCode = CudaCode(801);
     /// `CUDA_ERROR_LAUNCH_FAILED`.
     pub const LAUNCH_FAILED: CudaCode = CudaCode(719);
 

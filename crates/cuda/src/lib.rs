@@ -16,6 +16,7 @@ mod memory;
 mod module;
 mod open;
 mod probe;
+mod stream;
 mod sys;
 mod uuid;
 
@@ -29,4 +30,5 @@ pub use probe::{
     Answer, DeviceChoice, Probe, ProbeError, ProbeVerb, RunError, Seen, VectorAdd, context_cost, look,
     probe_main, run_probe, vector_add,
 };
+pub use stream::{HostBuffer, Stream};
 pub use uuid::{DeviceUuid, ParseUuidError};

@@ -42,6 +42,14 @@ impl<'x> Module<'x> {
 }
 
 impl Function<'_> {
+    pub(crate) fn handle(&self) -> FunctionHandle {
+        self.handle
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Starts the kernel on the default stream, in one dimension; it runs on after this returns.
     ///
     /// # Safety

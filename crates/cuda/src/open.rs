@@ -54,8 +54,8 @@ impl Cuda {
     ///
     /// The library stays loaded until the process ends.
     pub fn open(library: Option<&Path>) -> Result<Self, OpenError> {
-        let (symbols, library) = sys::load(library)?;
-        let calls = Calls::new(symbols);
+        let (symbols, green, library) = sys::load(library)?;
+        let calls = Calls::new(symbols, green);
         match calls.init() {
             Ok(()) => Ok(Cuda { calls, library }),
             Err(CudaCode::NO_DEVICE) => Err(OpenError::NoDevice),

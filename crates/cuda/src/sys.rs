@@ -2,7 +2,7 @@
 
 use crate::open::OpenError;
 use libloading::Library;
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_uchar, c_uint, c_void};
 use std::path::{Path, PathBuf};
 
 /// Where the dynamic linker is asked to look, in this order, when no path is given.
@@ -19,19 +19,19 @@ pub(crate) type DevicePointer = u64;
 /// The names carry the version where NVIDIA's header renames the function (`cuMemAlloc` is `cuMemAlloc_v2` since
 /// CUDA 3.2): the plain names are older functions with other types.
 macro_rules! symbols {
-    ($( fn $name:ident($($type:ty),* $(,)?); )*) => {
-        /// The functions of the library.
+    ($(#[$about:meta])* $group:ident { $( fn $name:ident($($type:ty),* $(,)?); )* }) => {
+        $(#[$about])*
         #[allow(non_snake_case, reason = "CUDA names its functions so")]
         #[derive(Debug, Clone, Copy)]
-        pub(crate) struct Symbols {
+        pub(crate) struct $group {
             $( pub(crate) $name: unsafe extern "C" fn($($type),*) -> c_uint, )*
         }
 
-        impl Symbols {
+        impl $group {
             /// Looks every function up; answers the name of the first that is missing.
             #[allow(unsafe_code, reason = "a symbol has no type but the one it is given")]
             fn resolve(library: &Library) -> Result<Self, &'static str> {
-                Ok(Symbols {
+                Ok($group {
                     $( $name: {
                         // SAFETY: a library of this name exports the function with the type of NVIDIA's header,
                         // which is the one written down here; NVIDIA never changes a symbol's type. `load` keeps
@@ -50,6 +50,8 @@ macro_rules! symbols {
 }
 
 symbols! {
+    /// The functions that every library has.
+    Symbols {
     fn cuInit(c_uint);
     fn cuDriverGetVersion(*mut c_int);
     fn cuGetErrorName(c_uint, *mut *const c_char);
@@ -76,11 +78,48 @@ symbols! {
         Opaque, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Opaque, *mut Opaque, *mut Opaque,
     );
     fn cuStreamSynchronize(Opaque);
+    fn cuStreamCreate(*mut Opaque, c_uint);
+    fn cuStreamDestroy_v2(Opaque);
+    fn cuMemcpyHtoDAsync_v2(DevicePointer, *const c_void, usize, Opaque);
+    fn cuMemcpyDtoHAsync_v2(*mut c_void, DevicePointer, usize, Opaque);
+    fn cuMemsetD8Async(DevicePointer, c_uchar, usize, Opaque);
+    fn cuMemAllocHost_v2(*mut *mut c_void, usize);
+    fn cuMemFreeHost(*mut c_void);
+    }
+}
+
+/// `CUdevResource`: its kind, the driver's own bytes, and for multiprocessors their count; 144 bytes since CUDA 12.4.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(8))]
+pub(crate) struct Resource {
+    pub(crate) kind: c_uint,
+    inner: [u8; 92],
+    pub(crate) multiprocessors: c_uint,
+    rest: [u8; 44],
+}
+
+impl Resource {
+    /// One that the library fills in.
+    pub(crate) const EMPTY: Resource =
+        Resource { kind: 0, inner: [0; 92], multiprocessors: 0, rest: [0; 44] };
+}
+
+symbols! {
+    /// The functions that divide multiprocessors; libraries have them since CUDA 12.5.
+    GreenSymbols {
+    fn cuDeviceGetDevResource(c_int, *mut Resource, c_uint);
+    fn cuDevSmResourceSplitByCount(*mut Resource, *mut c_uint, *const Resource, *mut Resource, c_uint, c_uint);
+    fn cuDevResourceGenerateDesc(*mut Opaque, *mut Resource, c_uint);
+    fn cuGreenCtxCreate(*mut Opaque, Opaque, c_int, c_uint);
+    fn cuGreenCtxDestroy(Opaque);
+    fn cuCtxFromGreenCtx(*mut Opaque, Opaque);
+    fn cuGreenCtxStreamCreate(*mut Opaque, Opaque, c_uint, c_int);
+    }
 }
 
 /// Loads the library and looks its functions up. The answer names the library that was loaded.
 #[allow(unsafe_code, reason = "loading a library runs its initialisers")]
-pub(crate) fn load(given: Option<&Path>) -> Result<(Symbols, PathBuf), OpenError> {
+pub(crate) fn load(given: Option<&Path>) -> Result<(Symbols, Option<GreenSymbols>, PathBuf), OpenError> {
     let candidates: Vec<PathBuf> = match given {
         Some(path) => vec![path.to_owned()],
         None => NAMES.iter().map(PathBuf::from).collect(),
@@ -91,11 +130,12 @@ pub(crate) fn load(given: Option<&Path>) -> Result<(Symbols, PathBuf), OpenError
         match unsafe { Library::new(&candidate) } {
             Ok(library) => {
                 let symbols = Symbols::resolve(&library);
+                let green = GreenSymbols::resolve(&library).ok();
                 // NVIDIA's library starts threads and leaves exit handlers behind; it is not made to be unloaded.
                 std::mem::forget(library);
                 let symbols = symbols
                     .map_err(|symbol| OpenError::SymbolMissing { library: candidate.clone(), symbol })?;
-                return Ok((symbols, candidate));
+                return Ok((symbols, green, candidate));
             }
             Err(error) => refusals.push((candidate, spelled_out(&error))),
         }

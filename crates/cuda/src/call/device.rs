@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 
 /// A device of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DeviceHandle(c_int);
+pub(crate) struct DeviceHandle(pub(super) c_int);
 
 /// A context. Not sendable: whoever drops one must do it where it was made current.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,13 +7,15 @@
 
 mod device;
 mod execution;
+mod green;
 mod memory;
 
 pub(crate) use device::{ContextHandle, DeviceHandle};
-pub(crate) use execution::{FunctionHandle, ModuleHandle};
+pub(crate) use execution::{FunctionHandle, ModuleHandle, StreamHandle};
+pub(crate) use green::GreenHandle;
 
 use crate::error::{CudaCode, CudaError};
-use crate::sys::Symbols;
+use crate::sys::{GreenSymbols, Symbols};
 use std::ffi::{CStr, c_char, c_uint};
 use std::ptr::null;
 
@@ -24,6 +26,7 @@ pub(crate) type Reply<T = ()> = Result<T, CudaCode>;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Calls {
     symbols: Symbols,
+    green: Option<GreenSymbols>,
 }
 
 /// A return code as a `Result`.
@@ -52,8 +55,8 @@ fn kept_text(text: *const c_char) -> Option<String> {
 
 impl Calls {
     /// Takes the symbols over.
-    pub(crate) fn new(symbols: Symbols) -> Self {
-        Calls { symbols }
+    pub(crate) fn new(symbols: Symbols, green: Option<GreenSymbols>) -> Self {
+        Calls { symbols, green }
     }
 
     /// Starts the driver interface for this process.
