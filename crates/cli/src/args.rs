@@ -2,6 +2,7 @@
 
 use crate::advise::args::AdviseArgs;
 use crate::agent::args::AgentArgs;
+use crate::bench::args::BenchArgs;
 use crate::completion::CompletionArgs;
 use crate::controller::ControllerArgs;
 use crate::cost::args::CostArgs;
@@ -77,6 +78,8 @@ pub(crate) enum Verb {
     Explain(ExplainVerb),
     /// Run a command with a share of a GPU, on this machine and without Kubernetes
     Run(RunArgs),
+    /// Measure ways to share a GPU of this machine, and say which is right for which work
+    Bench(Box<BenchArgs>),
     /// Check configuration files of the device plugin and of mig-parted; bring Karpenter's old ones up to date
     Validate(ValidateArgs),
     /// Say what keeps GPUs of this machine from being shared: driver, permissions, runtime, kubelet, known weaknesses; and what to do
@@ -97,6 +100,9 @@ pub(crate) enum Verb {
     Webhook(WebhookArgs),
     /// Print what a shell needs to complete commands
     Completion(CompletionArgs),
+    /// Called by carve bench: a process of tenants
+    #[command(hide = true)]
+    BenchTenant(PassedOn),
     /// Called by container runtimes when a container with a GPU starts
     #[command(hide = true)]
     CdiHook(PassedOn),

@@ -23,3 +23,13 @@ pub(crate) fn cuda_probe(words: &[OsString]) -> Outcome {
         Err(error) => Err(Failure::of(&error)),
     }
 }
+
+/// `carve bench-tenant`: commands come on standard input, one a line, and answers go to standard output.
+pub(crate) fn bench_tenant(words: &[OsString]) -> Outcome {
+    let spec = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    match carve_workload::tenant_main(&spec, std::io::stdin().lock(), &mut std::io::stdout().lock()) {
+        Ok(0) => Ok(()),
+        Ok(code) => Err(Failure { code, ..Failure::silent() }),
+        Err(error) => Err(Failure::of(&error)),
+    }
+}

@@ -7,6 +7,7 @@ mod agent;
 mod agents;
 mod args;
 mod asked_of;
+mod bench;
 mod called;
 mod completion;
 mod controller;
@@ -82,6 +83,8 @@ fn answer(cli: &Cli) -> Outcome {
         Verb::Controller(args) => controller::controller(args),
         Verb::Webhook(args) => webhook::webhook(args),
         Verb::Completion(args) => completion::completion(args),
+        Verb::Bench(args) => bench::bench(&cli.machine, args),
+        Verb::BenchTenant(passed) => called::bench_tenant(&passed.words),
         Verb::CdiHook(passed) => called::cdi_hook(&passed.words),
         Verb::CudaProbe(passed) => called::cuda_probe(&passed.words),
     }

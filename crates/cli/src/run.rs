@@ -27,7 +27,7 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// Runs the command, and ends as it does.
 pub(crate) fn run(machine: &MachineArgs, args: &RunArgs) -> Outcome {
     let over_mps = by_mps(args)?;
-    let library = match place::library(args) {
+    let library = match place::library(args.limiter.as_deref()) {
         // MPS can hold a share alone; then nobody counts what is used.
         Err(_) if over_mps && args.limiter.is_none() => None,
         found => Some(found?),

@@ -57,6 +57,15 @@ pub enum Command {
         /// Seconds in which they come.
         seconds: f64,
     },
+    /// The first tenant works for so many seconds; the second does wrong after some of them.
+    Together {
+        /// What.
+        offence: Offence,
+        /// Seconds after which.
+        after: f64,
+        /// Seconds in which the first works.
+        seconds: f64,
+    },
     /// Do wrong.
     Offend {
         /// What.
@@ -103,6 +112,13 @@ pub enum Reply {
     Done(Vec<Done>),
     /// What an offender met.
     Offended(String),
+    /// What the first tenant did, and what the second met.
+    Both {
+        /// Of the first.
+        done: Done,
+        /// Of the second.
+        offended: String,
+    },
     /// It can not go on.
     Failed(String),
 }

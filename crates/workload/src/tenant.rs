@@ -10,6 +10,7 @@ use carve_study::Workload;
 use std::io::{self, BufRead, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
+use std::time::Duration;
 use thiserror::Error;
 
 /// Why a process of tenants can not go on.
@@ -104,6 +105,7 @@ fn answer(
     said: &Receiver<(u32, Said)>,
 ) -> io::Result<Option<u8>> {
     let (mut memory, mut done) = (vec![None; orders.len()], vec![None; orders.len()]);
+    let mut offended = None;
     for _ in orders {
         let Ok((which, said)) = said.recv() else {
             say(data, &Reply::Failed("a tenant has gone without a word".to_owned()))?;
@@ -112,21 +114,19 @@ fn answer(
         match said {
             Said::Ready { memory: bytes } => memory[which as usize] = Some(bytes >> 20),
             Said::Done(did) => done[which as usize] = Some(did),
-            Said::Offended(met) => {
-                say(data, &Reply::Offended(met))?;
-                return Ok(None);
-            }
+            Said::Offended(met) => offended = Some(met),
             Said::Failed(why) => {
                 say(data, &Reply::Failed(why))?;
                 return Ok(Some(1));
             }
         }
     }
-    let done: Vec<Done> = done.into_iter().flatten().collect();
-    let reply = if done.is_empty() {
-        Reply::Ready { memory_mib: memory.into_iter().flatten().collect() }
-    } else {
-        Reply::Done(done)
+    let mut done: Vec<Done> = done.into_iter().flatten().collect();
+    let reply = match (offended, done.len()) {
+        (Some(offended), 1) => Reply::Both { done: done.remove(0), offended },
+        (Some(offended), _) => Reply::Offended(offended),
+        (None, 0) => Reply::Ready { memory_mib: memory.into_iter().flatten().collect() },
+        (None, _) => Reply::Done(done),
     };
     say(data, &reply)?;
     Ok(None)
@@ -173,6 +173,13 @@ fn work(
             Command::Job(pieces) => Said::Done(pace::job(pieces, || work.piece())),
             Command::Open { rate, seconds } => {
                 Said::Done(pace::open(rate, seconds, &mut random, || work.piece()))
+            }
+            Command::Together { seconds, .. } if which == 0 => {
+                Said::Done(pace::window(seconds, || work.piece()))
+            }
+            Command::Together { offence, after, seconds } => {
+                thread::sleep(Duration::from_secs_f64(after));
+                Said::Offended(offend(&place, offence, (seconds - after) / 2.0))
             }
             Command::Offend { offence, seconds } => Said::Offended(offend(&place, offence, seconds)),
         };

@@ -1,6 +1,5 @@
 //! Where commands find each other, and where the limiter's library is.
 
-use super::args::RunArgs;
 use crate::failure::Failure;
 use carve_limiter_host::LIBRARY;
 use rustix::fs::StatVfsMountFlags;
@@ -42,10 +41,10 @@ fn can_load_from(place: &Path) -> bool {
 }
 
 /// The limiter's library.
-pub(crate) fn library(args: &RunArgs) -> Result<PathBuf, Failure> {
-    if let Some(named) = &args.limiter {
+pub(crate) fn library(named: Option<&Path>) -> Result<PathBuf, Failure> {
+    if let Some(named) = named {
         return if named.is_file() {
-            Ok(named.clone())
+            Ok(named.to_owned())
         } else {
             Err(Failure::new(format!("{}: the limiter's library is not there", named.display())).hint(HOW))
         };

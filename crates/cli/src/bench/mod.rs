@@ -1,0 +1,169 @@
+//! `carve bench`: measures ways to share a GPU, writes the pages, compares studies.
+
+pub(crate) mod args;
+mod progress;
+mod stop;
+
+use crate::args::MachineArgs;
+use crate::failure::{Failure, Outcome, UNREADABLE};
+use crate::machine::{self, Chosen};
+use crate::run::place;
+use crate::{input, print};
+use args::{BenchArgs, BenchVerb, CellsArgs, RunStudyArgs};
+use carve_bench::{Bench, Ended, Programs, clear_left_behind, run};
+use carve_cuda::Probe;
+use carve_gpu_host::Gpu;
+use carve_mps::MpsSettings;
+use carve_study::{Cell, Scope, Study};
+use jiff::Timestamp;
+use progress::Progress;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// The study in its folder.
+const STUDY: &str = "study.json";
+
+/// Does what was typed.
+pub(crate) fn bench(machine: &MachineArgs, args: &BenchArgs) -> Outcome {
+    match &args.verb {
+        None => measure(machine, &args.run),
+        Some(BenchVerb::Compare(_args)) => todo!(),
+        Some(BenchVerb::Render(_args)) => todo!(),
+        Some(BenchVerb::Cells(args)) => cells(args),
+    }
+}
+
+fn cells(args: &CellsArgs) -> Outcome {
+    let scope = match (args.quick, args.full) {
+        (true, _) => Scope::Quick,
+        (false, true) => Scope::Full,
+        (false, false) => Scope::Default,
+    };
+    let lines: Vec<String> = scope.cells().iter().map(|cell| format!("{cell}\n")).collect();
+    print::out(&lines.concat())
+}
+
+fn measure(machine: &MachineArgs, args: &RunStudyArgs) -> Outcome {
+    let begun = Instant::now();
+    let mut chosen = machine::open_for_programs(machine)?;
+    let gpu = gpu(&chosen, args.gpu.as_deref())?;
+    let file = args.dir.join(STUDY);
+    std::fs::create_dir_all(&args.dir)
+        .map_err(|error| Failure::new(format!("{}: can not make it: {error}", args.dir.display())))?;
+    let mut study = kept(&file, args.resume)?;
+    let programs = programs(args)?;
+    let folder = clear_left_behind(&std::env::temp_dir(), programs.mps_control.as_deref().ok());
+    let stop = stop::listen()?;
+    let multiprocessors = multiprocessors(&gpu)?;
+    let mut bench = Bench::new(
+        chosen.host.as_mut(),
+        gpu,
+        programs,
+        (folder, &chosen.state_dir),
+        args.change_settings,
+        stop,
+    );
+    let scope = args.scope();
+    let card = bench.card(multiprocessors);
+    let mut study = study
+        .take()
+        .unwrap_or_else(|| Study::new(env!("CARGO_PKG_VERSION"), now(), card.clone(), scope, scope.timing()));
+    if study.card.name != card.name || study.card.simulated {
+        return Err(Failure::new(format!("{} is of another card ({})", file.display(), study.card.name))
+            .hint("give another folder with --dir"));
+    }
+    let cells = chosen_cells(args, study.scope);
+    let mut progress = Progress::new(file.clone(), cells.len());
+    let until = args.time.map(|time| begun + time);
+    let ended = run(&mut bench, &mut study, &cells, until, &mut progress);
+    progress.clear();
+    match ended {
+        Ended::Complete => {}
+        Ended::OutOfTime => {
+            let left = cells.iter().filter(|cell| study.outcome(cell).is_none()).count();
+            eprintln!("carve: the time is up; {left} cells are left, and --resume goes on with them");
+        }
+        Ended::Stopped => {
+            eprintln!("carve: stopped; what was measured is kept, and --resume goes on");
+        }
+        Ended::NotKept(error) => {
+            return Err(Failure::new(format!("{}: can not write it: {error}", file.display())));
+        }
+    }
+    Ok(())
+}
+
+/// The cells that are meant: those of the scope, or what was named.
+fn chosen_cells(args: &RunStudyArgs, scope: Scope) -> Vec<Cell> {
+    let all = if args.cells.is_empty() { scope.cells() } else { args.cells.clone() };
+    let is_meant = |cell: &Cell| {
+        let strategy =
+            cell.strategy().is_none_or(|one| args.strategies.is_empty() || args.strategies.contains(&one));
+        let workloads =
+            args.workloads.is_empty() || cell.workloads().iter().all(|one| args.workloads.contains(one));
+        strategy && workloads
+    };
+    all.into_iter().filter(is_meant).collect()
+}
+
+/// The study that is in the folder, where it is to go on.
+fn kept(file: &Path, resume: bool) -> Result<Option<Study>, Failure> {
+    match (file.exists(), resume) {
+        (false, _) => Ok(None),
+        (true, true) => read(file).map(Some),
+        (true, false) => Err(Failure::new(format!("{} is there already", file.display()))
+            .hint("go on with it by --resume, or give another folder with --dir")),
+    }
+}
+
+fn read(file: &Path) -> Result<Study, Failure> {
+    Study::read(&input::read_recorded(file)?).map_err(|error| Failure {
+        code: UNREADABLE,
+        ..Failure::new(format!("{}: {error}", input::shown(file)))
+    })
+}
+
+fn gpu(chosen: &Chosen, asked: Option<&str>) -> Result<Gpu, Failure> {
+    let gpus = chosen.host.gpus().map_err(|error| chosen.failure(&error))?;
+    let found = match asked {
+        None => gpus.into_iter().next(),
+        Some(asked) => gpus.into_iter().find(|gpu| gpu.uuid.0 == asked || gpu.index.to_string() == asked),
+    };
+    found.ok_or_else(|| {
+        let what = asked.map_or_else(
+            || "this machine has no GPUs".to_owned(),
+            |asked| format!("--gpu {asked}: there is no such GPU"),
+        );
+        Failure::new(what).hint("carve gpus lists them")
+    })
+}
+
+fn programs(args: &RunStudyArgs) -> Result<Programs, Failure> {
+    let carve = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("carve can not find itself: {error}")))?;
+    let path = std::env::var("PATH").unwrap_or_default();
+    let find = |name: &str| MpsSettings::find(Path::new(name), &path);
+    Ok(Programs {
+        carve,
+        limiter: place::library(args.limiter.as_deref()).map_err(|failure| failure.message),
+        mps_control: find("nvidia-cuda-mps-control")
+            .ok_or_else(|| "nvidia-cuda-mps-control is not on the search path".to_owned()),
+        nvidia_smi: find("nvidia-smi").unwrap_or_else(|| PathBuf::from("nvidia-smi")),
+        packages: Programs::packages_of(&args.python),
+        python: args.python.clone(),
+    })
+}
+
+/// As a CUDA program sees them.
+fn multiprocessors(gpu: &Gpu) -> Result<u32, Failure> {
+    let mut probe = Probe::new("/proc/self/exe");
+    probe.env.insert("CUDA_VISIBLE_DEVICES".into(), gpu.uuid.0.clone().into());
+    let seen = probe
+        .look()
+        .map_err(|error| Failure::of(&error).hint("carve doctor looks what keeps programs from the GPU"))?;
+    Ok(seen.multiprocessors)
+}
+
+fn now() -> String {
+    Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
