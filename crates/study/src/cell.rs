@@ -168,7 +168,9 @@ mod tests {
         for cell in Scope::Full.cells() {
             assert_eq!(cell.to_string().parse::<Cell>(), Ok(cell));
         }
-        for wrong in ["", "light", "light/mps", "light/mps/0", "light/mps/many", "light/fair/2", "a/b/c/d", "x+y/mps"] {
+        for wrong in
+            ["", "light", "light/mps", "light/mps/0", "light/mps/many", "light/fair/2", "a/b/c/d", "x+y/mps"]
+        {
             assert!(wrong.parse::<Cell>().is_err(), "{wrong}");
         }
     }

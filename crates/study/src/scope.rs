@@ -97,16 +97,17 @@ impl Scope {
                 &[2, 4, 8],
             ),
         };
-        let dedicated = |workload: Workload| Cell::Share { workload, strategy: Strategy::Dedicated, tenants: 1 };
+        let dedicated =
+            |workload: Workload| Cell::Share { workload, strategy: Strategy::Dedicated, tenants: 1 };
         cells.extend(workloads.iter().map(|workload| dedicated(*workload)));
         match self {
             Scope::Quick => {
                 let shared = [Strategy::TimeSlicing, Strategy::Mps, Strategy::MpsLimits, Strategy::Limiter];
                 grid(&mut cells, workloads, &shared, counts);
-                cells.extend([Strategy::TimeSlicing, Strategy::Mps].map(|strategy| Cell::Mishap {
-                    mishap: Mishap::Fault,
-                    strategy,
-                }));
+                cells.extend(
+                    [Strategy::TimeSlicing, Strategy::Mps]
+                        .map(|strategy| Cell::Mishap { mishap: Mishap::Fault, strategy }),
+                );
             }
             Scope::Default => {
                 grid(&mut cells, workloads, &SHARED, counts);
@@ -114,7 +115,12 @@ impl Scope {
                 let open = [Strategy::TimeSlicing, Strategy::Mps, Strategy::MpsLimits];
                 grid(&mut cells, &[Workload::LightOpen], &open, &[2]);
                 let between = [Strategy::TimeSlicing, Strategy::Mps, Strategy::MpsLimits, Strategy::Limiter];
-                beside(&mut cells, &between, &[Workload::Light], &[Workload::Heavy, Workload::Burn, Workload::Bandwidth]);
+                beside(
+                    &mut cells,
+                    &between,
+                    &[Workload::Light],
+                    &[Workload::Heavy, Workload::Burn, Workload::Bandwidth],
+                );
                 mishaps(&mut cells, &[Strategy::TimeSlicing, Strategy::Mps, Strategy::Streams]);
                 grid(&mut cells, &[Workload::Light], &SPECIAL, &[2]);
             }
@@ -127,10 +133,12 @@ impl Scope {
                     Strategy::Limiter,
                     Strategy::GreenContexts,
                 ];
-                let all = [Workload::Light, Workload::Heavy, Workload::Batch, Workload::Burn, Workload::Bandwidth];
+                let all =
+                    [Workload::Light, Workload::Heavy, Workload::Batch, Workload::Burn, Workload::Bandwidth];
                 beside(&mut cells, &between, &all, &all);
                 mishaps(&mut cells, &SHARED);
-                let mig = [Workload::Light, Workload::Heavy, Workload::Batch, Workload::Burn, Workload::Bandwidth];
+                let mig =
+                    [Workload::Light, Workload::Heavy, Workload::Batch, Workload::Burn, Workload::Bandwidth];
                 grid(&mut cells, &mig, &SPECIAL, counts);
                 beside(&mut cells, &[Strategy::Mig], &all, &all);
                 mishaps(&mut cells, &[Strategy::Mig]);

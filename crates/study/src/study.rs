@@ -157,12 +157,18 @@ impl Study {
 
     /// How many tenants a workload was measured with under a strategy.
     pub fn counts(&self, workload: Workload, strategy: Strategy) -> Vec<u8> {
-        let mut counts: Vec<u8> = self.cells.iter().filter_map(|record| match record.cell {
-            Cell::Share { workload: what, strategy: how, tenants } if what == workload && how == strategy => {
-                matches!(record.outcome, Outcome::Measured(_)).then_some(tenants)
-            }
-            _ => None,
-        }).collect();
+        let mut counts: Vec<u8> = self
+            .cells
+            .iter()
+            .filter_map(|record| match record.cell {
+                Cell::Share { workload: what, strategy: how, tenants }
+                    if what == workload && how == strategy =>
+                {
+                    matches!(record.outcome, Outcome::Measured(_)).then_some(tenants)
+                }
+                _ => None,
+            })
+            .collect();
         counts.sort_unstable();
         counts
     }
