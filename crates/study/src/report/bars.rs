@@ -1,7 +1,7 @@
 //! A picture of what tenants do together, strategy beside strategy, compared with one tenant alone.
 
 use super::Picture;
-use super::canvas::{FAINT, INK, RULE, Side, WIDTH, drawn, round_steps};
+use super::canvas::{FAINT, INK, RULE, Side, WIDTH, drawn, round_steps, step_text};
 use super::reading::{Row, capital, tenants, times, times_text};
 use crate::{Strategy, Study, Workload};
 use plotters::style::RGBColor;
@@ -89,8 +89,7 @@ fn draw(title: &str, bars: &[Bar]) -> String {
         for step in &steps {
             let x = place(*step);
             canvas.line((x, TOP), (x, bottom), 1, RULE);
-            let decimals = if most <= 2.0 { 1 } else { 0 };
-            canvas.words((x, bottom + 14.0), &format!("{step:.decimals$}×"), 13.0, Side::Around, FAINT);
+            canvas.words((x, bottom + 14.0), &format!("{}×", step_text(*step)), 13.0, Side::Around, FAINT);
         }
         let below = "times what one tenant does that has the card to itself; whiskers: least and most";
         canvas.words(((LEFT + RIGHT) / 2.0, bottom + 38.0), below, 13.0, Side::Around, FAINT);

@@ -153,9 +153,15 @@ pub(super) fn growing_steps(least: f64, most: f64) -> Vec<f64> {
     all[begin..=end.max(begin)].to_vec()
 }
 
+/// A step of an axis, without zeros that say nothing.
+pub(super) fn step_text(step: f64) -> String {
+    let text = format!("{step:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{INK, Side, drawn, growing_steps, round_steps};
+    use super::{INK, Side, drawn, growing_steps, round_steps, step_text};
     use crate::report::example::balanced;
     use proptest::prelude::{prop_assert, proptest};
 
@@ -179,6 +185,11 @@ mod tests {
         assert_eq!(round_steps(3.1), [0.0, 1.0, 2.0, 3.0, 4.0]);
         assert_eq!(round_steps(0.0), [0.0, 1.0]);
         assert_eq!(growing_steps(1.5, 70.0), [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]);
+    }
+
+    #[test]
+    fn steps_have_no_zeros_too_many() {
+        assert_eq!([0.5, 10.0, 0.0, 0.002].map(step_text), ["0.5", "10", "0", "0.002"]);
     }
 
     proptest! {

@@ -103,9 +103,9 @@ fn plural(count: u32, one: &str, many: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::report::example::{balanced, empty, example};
+    use crate::report::example::{balanced, empty, example, example_of};
     use crate::report::{Document, Section, html, markdown, pictures};
-    use crate::{Cell, Outcome};
+    use crate::{Cell, Outcome, Scope};
     use std::collections::BTreeSet;
 
     #[test]
@@ -175,13 +175,15 @@ mod tests {
 
     #[test]
     fn pictures_are_well_formed_and_named_once() {
-        let pictures = pictures(&example(), &[]);
-        assert!(pictures.len() >= 8, "{}", pictures.len());
-        let names: BTreeSet<&str> = pictures.iter().map(|picture| picture.name.as_str()).collect();
-        assert_eq!(names.len(), pictures.len());
-        for picture in &pictures {
-            assert_eq!(balanced(&picture.svg), Ok(()), "{}", picture.name);
-            assert!(picture.svg.contains("<text") && !picture.svg.contains("NaN"), "{}", picture.name);
+        for (scope, least) in [(Scope::Quick, 5), (Scope::Default, 10), (Scope::Full, 20)] {
+            let pictures = pictures(&example_of(scope), &[]);
+            assert!(pictures.len() >= least, "{}", pictures.len());
+            let names: BTreeSet<&str> = pictures.iter().map(|picture| picture.name.as_str()).collect();
+            assert_eq!(names.len(), pictures.len());
+            for picture in &pictures {
+                assert_eq!(balanced(&picture.svg), Ok(()), "{}", picture.name);
+                assert!(picture.svg.contains("<text") && !picture.svg.contains("NaN"), "{}", picture.name);
+            }
         }
     }
 }

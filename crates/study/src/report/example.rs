@@ -11,8 +11,12 @@ fn spread(median: f64, percent: f64) -> Spread {
     Spread { median, low: median * (1.0 - part), high: median * (1.0 + part), times: 4 }
 }
 
-/// A study in which nothing was measured.
+/// A study of the default scope in which nothing was measured.
 pub(super) fn empty() -> Study {
+    empty_of(Scope::Default)
+}
+
+fn empty_of(scope: Scope) -> Study {
     let card = Card {
         name: "NVIDIA H200".to_owned(),
         memory_mib: 143_771,
@@ -23,16 +27,15 @@ pub(super) fn empty() -> Study {
         processors: 16,
         simulated: false,
     };
-    let timing = Scope::Default.timing();
-    Study::new("0.1.0", "2026-11-17T12:00:00Z".to_owned(), card, Scope::Default, timing)
+    Study::new("0.1.0", "2026-11-17T12:00:00Z".to_owned(), card, scope, scope.timing())
 }
 
 /// What a tenant does alone, how long half of its requests take, and how many tenants fill the card.
 fn alone(workload: Workload) -> (f64, f64, f64) {
     match workload {
-        Workload::Light | Workload::LightOpen => (281.0, 3.44, 2.7),
-        Workload::Heavy => (299.0, 3.15, 1.3),
-        Workload::Batch => (19_700.0, 0.0, 4.2),
+        Workload::Light | Workload::LightOpen | Workload::TorchLight => (281.0, 3.44, 2.7),
+        Workload::Heavy | Workload::HeavyOpen | Workload::TorchHeavy => (299.0, 3.15, 1.3),
+        Workload::Batch | Workload::TorchBatch | Workload::CupyBatch => (19_700.0, 0.0, 4.2),
         _ => (657.0, 0.0, 1.0),
     }
 }
@@ -54,24 +57,24 @@ fn shared(workload: Workload, strategy: Strategy, count: u8) -> Shared {
     let (rate, latency, room) = alone(workload);
     let (lost, tail) = costs(strategy);
     let gain = if count == 1 { 1.0 } else { f64::from(count).min(room) * (1.0 - lost) };
-    let gain = if workload == Workload::LightOpen { f64::from(count) * 0.4 } else { gain };
+    let gain = if workload.closed().is_some() { f64::from(count) * 0.4 } else { gain };
     let total = rate * gain;
-    let slower = if workload == Workload::LightOpen { 1.2 } else { f64::from(count) / gain };
+    let slower = if workload.closed().is_some() { 1.2 } else { f64::from(count) / gain };
     let tenant = |at: u8| {
         // The later a tenant starts, the less it has.
         let part = 1.0 - 0.02 * f64::from(at);
         let own = total / f64::from(count) * part;
-        let waits = |tail: f64| Some(spread(latency * slower / part * tail, 3.0));
+        let waits = |tail: f64| workload.is_inference().then(|| spread(latency * slower / part * tail, 3.0));
         Tenant {
             rate: spread(own, 2.0),
-            p50_ms: workload.is_inference().then(|| waits(1.0)).flatten(),
-            p95_ms: workload.is_inference().then(|| waits(1.0 + (tail - 1.0) * 0.6)).flatten(),
-            p99_ms: workload.is_inference().then(|| waits(tail)).flatten(),
+            p50_ms: waits(1.0),
+            p95_ms: waits(1.0 + (tail - 1.0) * 0.6),
+            p99_ms: waits(tail),
             completion_s: workload.is_job().then(|| spread(20_000.0 / own, 1.5)),
             job: workload.is_job().then_some(20_000),
             arrivals: workload.closed().map(|_| rate * 0.4),
             start_up_s: spread(0.30 + 0.03 * f64::from(at), 8.0),
-            memory_mib: if workload == Workload::Burn { 60_000 - 9_000 * u64::from(at) } else { 1_024 },
+            memory_mib: if workload == Workload::Burn { 60_000 / (1 + u64::from(at)) } else { 1_024 },
         }
     };
     Shared {
@@ -124,7 +127,12 @@ fn happened(mishap: Mishap, strategy: Strategy) -> Happened {
 
 /// A study of the default scope, not all of which was run.
 pub(super) fn example() -> Study {
-    let mut study = empty();
+    example_of(Scope::Default)
+}
+
+/// The same of any scope.
+pub(super) fn example_of(scope: Scope) -> Study {
+    let mut study = empty_of(scope);
     study.seconds = 412.0;
     for cell in study.scope.cells() {
         let outcome = match cell {

@@ -50,7 +50,7 @@ pub(super) fn section(study: &Study) -> Option<Section> {
         grid.row(row);
     }
     let section = Section::new("What a mishap does to a neighbour").paragraph(
-        "Two tenants of light inference share the card, and something goes wrong with one of them. Does the other work on?",
+        "Something goes wrong with one tenant, while a neighbour on the same card answers requests of light inference. Does the neighbour work on?",
     );
     Some(section.table(grid).table(details))
 }

@@ -24,10 +24,7 @@ pub(super) fn sections(study: &Study) -> Vec<Section> {
     }
     let left = study.left();
     if !left.is_empty() {
-        let text = format!(
-            "{} cells of this scope were not run. A run that goes on with this study does them.",
-            left.len()
-        );
+        let text = format!("{} cells of this scope were not run.", left.len());
         sections.push(Section::new("Not run").paragraph(text).list(names(&left)));
     }
     sections

@@ -15,8 +15,7 @@ pub(super) fn section(study: &Study) -> Option<Section> {
     }
     let mut section = Section::new("Start-up").paragraph(
         "Seconds from the start of a process until it is ready to work, of the tenant that takes longest: the median of \
-         all workloads, and in brackets the least and the most of them. The card's own time to wake up is in it, and \
-         so is the MPS server's start where the first client has to wait for it.",
+         all workloads, and in brackets the least and the most of them.",
     );
     if !own.is_empty() {
         section = section.table(table(study, &own));
@@ -61,12 +60,12 @@ pub(super) fn overhead(study: &Study) -> Option<Section> {
     let Some(Figures::Overhead(overhead)) = study.figures(&Cell::Overhead) else { return None };
     let mut points = vec![
         format!(
-            "One round of the loop that only looks at the clock and writes down how long it took: {} ns.",
-            overhead.round_ns
+            "One round of the loop that only looks at the clock and writes down how long it took: {}.",
+            with_unit(overhead.round_ns, "ns")
         ),
         format!(
-            "From the launch of a kernel that does nothing until it is known to be done: {} µs.",
-            overhead.launch_us
+            "From the launch of a kernel that does nothing until it is known to be done: {}.",
+            with_unit(overhead.launch_us, "µs")
         ),
     ];
     let request = study
@@ -82,6 +81,10 @@ pub(super) fn overhead(study: &Study) -> Option<Section> {
         ));
     }
     Some(Section::new("What measuring costs").list(points))
+}
+
+fn with_unit(spread: Spread, unit: &str) -> String {
+    format!("{} {unit} (±{:.1} %)", number(spread.median), spread.half_percent())
 }
 
 #[cfg(test)]
@@ -105,7 +108,7 @@ mod tests {
     #[test]
     fn measuring_costs_what_the_study_says() {
         let Block::List(points) = overhead(&example()).unwrap().blocks.remove(0) else { unreachable!() };
-        assert!(points[0].contains("45.0 ±") && points[1].contains("6.20 ±"), "{points:?}");
+        assert!(points[0].contains("45.0 ns (±4.0 %)") && points[1].contains("6.20 µs (±"), "{points:?}");
         assert!(points[2].contains("measuring"), "{points:?}");
         assert_eq!(overhead(&empty()), None);
     }
