@@ -8,7 +8,9 @@ use plotters::style::RGBColor;
 
 /// Where bars begin, and where the longest may end.
 pub(super) const LEFT: f64 = 200.0;
-pub(super) const RIGHT: f64 = WIDTH - 130.0;
+pub(super) const RIGHT: f64 = WIDTH - 120.0;
+/// Where the column of numbers ends: beside the bars no line crosses them.
+pub(super) const END: f64 = WIDTH - 16.0;
 /// How high a row is, and the line above a group of them.
 pub(super) const ROW: f64 = 23.0;
 pub(super) const GROUP: f64 = 28.0;
@@ -102,11 +104,11 @@ fn draw(title: &str, bars: &[Bar]) -> String {
                 canvas.words((LEFT - 10.0, middle), bar.strategy.title(), 13.0, Side::Before, INK);
                 canvas.rectangle((LEFT, y + 3.0), (place(bar.middle), y + ROW - 3.0), colour(bar.strategy));
                 canvas.whisker((place(bar.low), place(bar.high)), middle, 4.0, INK);
-                let end = place(bar.high.max(bar.middle)) + 8.0;
-                canvas.words((end, middle), &times_text(bar.middle), 13.0, Side::After, INK);
+                canvas.words((END, middle), &times_text(bar.middle), 13.0, Side::Before, INK);
                 y += ROW;
             }
         }
+        canvas.words((END, TOP - 10.0), "median", 13.0, Side::Before, FAINT);
         let alone = place(1.0);
         canvas.line((alone, TOP), (alone, bottom), 2, INK);
         canvas.words((alone, TOP - 10.0), "alone", 13.0, Side::Around, INK);

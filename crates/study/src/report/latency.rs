@@ -1,7 +1,7 @@
 //! A picture of how long requests take, strategy beside strategy.
 
 use super::Picture;
-use super::bars::{BOTTOM, GROUP, LEFT, RIGHT, ROW, TOP, colour};
+use super::bars::{BOTTOM, END, GROUP, LEFT, RIGHT, ROW, TOP, colour};
 use super::canvas::{Canvas, FAINT, INK, RULE, Side, WIDTH, drawn, growing_steps, round_steps, step_text};
 use super::reading::{Row, capital, tenants, worst};
 use crate::spread::number;
@@ -110,15 +110,16 @@ fn draw_pair(canvas: &mut Canvas<'_>, scale: &Scale, pair: &Pair, y: f64) {
     canvas.disc((p50, y), 5, colour);
     canvas.diamond((p99, y), 7.0, colour);
     let text = format!("{} / {}", number(pair.p50.median), number(pair.p99.median));
-    canvas.words((scale.place(pair.p99.high).max(p99) + 12.0, y), &text, 13.0, Side::After, INK);
+    canvas.words((END, y), &text, 13.0, Side::Before, INK);
 }
 
 fn legend(canvas: &mut Canvas<'_>) {
-    let right = WIDTH - 20.0;
-    canvas.disc((right - 150.0, 24.0), 5, FAINT);
-    canvas.words((right - 138.0, 24.0), "p50", 13.0, Side::After, INK);
-    canvas.diamond((right - 84.0, 24.0), 7.0, FAINT);
-    canvas.words((right - 72.0, 24.0), "p99", 13.0, Side::After, INK);
+    let y = TOP - 10.0;
+    canvas.disc((LEFT + 6.0, y), 5, FAINT);
+    canvas.words((LEFT + 18.0, y), "p50", 13.0, Side::After, INK);
+    canvas.diamond((LEFT + 68.0, y), 7.0, FAINT);
+    canvas.words((LEFT + 82.0, y), "p99", 13.0, Side::After, INK);
+    canvas.words((END, y), "p50 / p99, ms", 13.0, Side::Before, FAINT);
 }
 
 #[cfg(test)]
