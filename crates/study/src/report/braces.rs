@@ -1,105 +1,86 @@
 //! Names of many cells in few words, as a shell expands them: `light/{mps,limiter}/{2,4}`.
 
 use crate::Cell;
-use std::collections::{BTreeMap, BTreeSet};
 
-/// A cell's name in its three parts: before the strategy, the strategy, after it. What stands beside a tenant comes
-/// first in the name, and counts as the third part here.
-fn parts(cell: &Cell) -> Option<(String, &'static str, Kind)> {
-    match cell {
-        Cell::Overhead => None,
-        Cell::Share { workload, strategy, tenants } => {
-            Some((workload.to_string(), strategy.word(), Kind::Tenants(*tenants)))
-        }
-        Cell::Beside { victim, aggressor, strategy } => {
-            Some((victim.to_string(), strategy.word(), Kind::Beside(aggressor.word())))
-        }
-        Cell::Mishap { mishap, strategy } => Some((mishap.word().to_owned(), strategy.word(), Kind::Mishap)),
-    }
+/// What kind of cell a name is of: where its parts stand in the name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shape {
+    Overhead,
+    Share,
+    Beside,
+    Mishap,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    Tenants(u8),
-    Beside(&'static str),
-    Mishap,
+/// Cells of one shape: all that are made by one of each of the three parts.
+struct Words {
+    shape: Shape,
+    /// What is done or goes wrong; how it is shared; how many there are, or beside whom.
+    parts: [Vec<String>; 3],
+}
+
+impl Words {
+    fn of(cell: &Cell) -> Self {
+        let (shape, parts) = match cell {
+            Cell::Overhead => (Shape::Overhead, ["overhead".to_owned(), String::new(), String::new()]),
+            Cell::Share { workload, strategy, tenants } => {
+                (Shape::Share, [workload.to_string(), strategy.to_string(), tenants.to_string()])
+            }
+            Cell::Beside { victim, aggressor, strategy } => {
+                (Shape::Beside, [victim.to_string(), strategy.to_string(), aggressor.to_string()])
+            }
+            Cell::Mishap { mishap, strategy } => {
+                (Shape::Mishap, [mishap.word().to_owned(), strategy.to_string(), String::new()])
+            }
+        };
+        Words { shape, parts: parts.map(|part| vec![part]) }
+    }
+
+    fn text(&self) -> String {
+        let [what, strategies, last] = [0, 1, 2].map(|at| braces(&self.parts[at]));
+        match self.shape {
+            Shape::Overhead => what,
+            Shape::Share => format!("{what}/{strategies}/{last}"),
+            Shape::Beside => format!("{what}+{last}/{strategies}"),
+            Shape::Mishap => format!("{what}/{strategies}"),
+        }
+    }
 }
 
 /// Few words that expand to the names of exactly these cells, each once.
 pub(super) fn names(cells: &[Cell]) -> Vec<String> {
-    let mut last: BTreeMap<(usize, String, &str), BTreeSet<Kind>> = BTreeMap::new();
-    // Strategies and workloads stay in the order in which they come.
-    let mut strategies: Vec<&str> = Vec::new();
-    let mut firsts: Vec<String> = Vec::new();
-    let mut words = Vec::new();
-    for cell in cells {
-        let Some((first, strategy, kind)) = parts(cell) else {
-            if !words.contains(&cell.to_string()) {
-                words.push(cell.to_string());
-            }
-            continue;
-        };
-        if !strategies.contains(&strategy) {
-            strategies.push(strategy);
-        }
-        if !firsts.contains(&first) {
-            firsts.push(first.clone());
-        }
-        let shape = match kind {
-            Kind::Tenants(_) => 0,
-            Kind::Beside(_) => 1,
-            Kind::Mishap => 2,
-        };
-        last.entry((shape, first, strategy)).or_default().insert(kind);
+    let mut words: Vec<Words> = cells.iter().map(Words::of).collect();
+    for at in [2, 1, 0] {
+        words = merged(words, at);
     }
-    // Strategies with the same third parts go together, then first parts with the same of both.
-    let mut middle: BTreeMap<(usize, String, BTreeSet<Kind>), Vec<&str>> = BTreeMap::new();
-    for ((shape, first, strategy), kinds) in last {
-        middle.entry((shape, first, kinds)).or_default().push(strategy);
-    }
-    let mut outer: BTreeMap<(usize, Vec<&str>, BTreeSet<Kind>), Vec<String>> = BTreeMap::new();
-    for ((shape, first, kinds), mut group) in middle {
-        group.sort_by_key(|strategy| strategies.iter().position(|known| known == strategy));
-        outer.entry((shape, group, kinds)).or_default().push(first);
-    }
-    let mut groups: Vec<_> = outer.into_iter().collect();
-    let place = |first: &String| firsts.iter().position(|known| known == first);
-    for (_, group) in &mut groups {
-        group.sort_by_key(place);
-    }
-    groups.sort_by_key(|((shape, ..), group)| (*shape, group.first().and_then(place)));
-    words.extend(groups.into_iter().map(|((_, group, kinds), first)| {
-        let (first, strategy) = (braces(&first), braces(&group));
-        let tenants: Vec<String> = kinds
-            .iter()
-            .filter_map(|kind| match kind {
-                Kind::Tenants(count) => Some(count.to_string()),
-                _ => None,
-            })
-            .collect();
-        let beside: Vec<&str> = kinds
-            .iter()
-            .filter_map(|kind| match kind {
-                Kind::Beside(word) => Some(*word),
-                _ => None,
-            })
-            .collect();
-        match (tenants.is_empty(), beside.is_empty()) {
-            (false, _) => format!("{first}/{strategy}/{}", braces(&tenants)),
-            (true, false) => format!("{first}+{}/{strategy}", braces(&beside)),
-            (true, true) => format!("{first}/{strategy}"),
-        }
-    }));
-    words
+    words.iter().map(Words::text).collect()
 }
 
-fn braces<T: AsRef<str>>(words: &[T]) -> String {
-    match words {
-        [one] => one.as_ref().to_owned(),
-        many => {
-            let all: Vec<&str> = many.iter().map(AsRef::as_ref).collect();
-            format!("{{{}}}", all.join(","))
+/// Puts words together that differ in one part alone; the order is that of the first of them.
+fn merged(words: Vec<Words>, at: usize) -> Vec<Words> {
+    let mut merged: Vec<Words> = Vec::new();
+    for word in words {
+        let alike = |other: &&mut Words| {
+            other.shape == word.shape
+                && (0..3).filter(|part| *part != at).all(|part| other.parts[part] == word.parts[part])
+        };
+        match merged.iter_mut().find(alike) {
+            Some(known) => {
+                for part in &word.parts[at] {
+                    if !known.parts[at].contains(part) {
+                        known.parts[at].push(part.clone());
+                    }
+                }
+            }
+            None => merged.push(word),
         }
+    }
+    merged
+}
+
+fn braces(words: &[String]) -> String {
+    match words {
+        [one] => one.clone(),
+        many => format!("{{{}}}", many.join(",")),
     }
 }
 
@@ -128,6 +109,12 @@ mod tests {
             "fault/{time-slicing,mps}",
         ];
         assert_eq!(words, expected);
+    }
+
+    #[test]
+    fn a_cell_is_named_once() {
+        let cell: Cell = "light/mps/2".parse().unwrap();
+        assert_eq!(names(&[Cell::Overhead, cell, cell, Cell::Overhead]), ["overhead", "light/mps/2"]);
     }
 
     proptest! {
