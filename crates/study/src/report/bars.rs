@@ -2,7 +2,7 @@
 
 use super::Picture;
 use super::canvas::{FAINT, INK, RULE, Side, WIDTH, drawn, round_steps, step_text};
-use super::reading::{Row, capital, tenants, times, times_text};
+use super::reading::{Row, tenants, times, times_text, titled};
 use crate::{Strategy, Study, Workload};
 use plotters::style::RGBColor;
 
@@ -54,7 +54,7 @@ pub(super) fn picture(study: &Study, workload: Workload, rows: &[Row<'_>]) -> Op
     if bars.is_empty() {
         return None;
     }
-    let title = format!("{}: what all tenants do together", capital(workload.title()));
+    let title = titled(study, workload.title(), "what all tenants do together");
     let svg = draw(&title, &bars);
     Some(Picture { name: format!("together-{workload}"), title: described(&title, &bars), svg })
 }

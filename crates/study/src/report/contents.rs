@@ -133,6 +133,10 @@ mod tests {
         assert!(!html(&study, &[]).contains(told) && !markdown(&study, &[], "p").contains(told));
         study.card.simulated = true;
         assert!(html(&study, &[]).contains(told) && markdown(&study, &[], "p").contains(told));
+        for picture in pictures(&study, &[]) {
+            assert!(picture.svg.contains("(simulated)"), "{}", picture.name);
+            assert!(picture.title.contains("(simulated)"), "{}", picture.title);
+        }
     }
 
     #[test]

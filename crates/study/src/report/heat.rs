@@ -3,7 +3,7 @@
 use super::Picture;
 use super::canvas::{FAINT, INK, ON_DARK, ON_LIGHT, RULE, Side, drawn, width_of};
 use super::interference::Matrix;
-use super::reading::{capital, times_text};
+use super::reading::{times_text, titled};
 use plotters::style::RGBColor;
 
 const LEFT: f64 = 190.0;
@@ -12,7 +12,7 @@ const FIELD: (f64, f64) = (148.0, 62.0);
 
 /// Draws a strategy.
 pub(super) fn picture(matrix: &Matrix<'_>) -> Picture {
-    let title = format!("{}: what a tenant keeps beside a neighbour", capital(matrix.strategy.title()));
+    let title = titled(matrix.study, matrix.strategy.title(), "what a tenant keeps beside a neighbour");
     Picture {
         name: format!("interference-{}", matrix.strategy),
         svg: draw(matrix, &title),

@@ -21,7 +21,7 @@ pub(super) struct Matrix<'a> {
     pub(super) victims: Vec<Workload>,
     /// Beside whom.
     pub(super) aggressors: Vec<Workload>,
-    study: &'a Study,
+    pub(super) study: &'a Study,
 }
 
 impl<'a> Matrix<'a> {

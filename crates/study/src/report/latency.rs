@@ -3,7 +3,7 @@
 use super::Picture;
 use super::bars::{BOTTOM, END, GROUP, LEFT, RIGHT, ROW, TOP, colour};
 use super::canvas::{Canvas, FAINT, INK, RULE, Side, WIDTH, drawn, growing_steps, round_steps, step_text};
-use super::reading::{Row, capital, tenants, worst};
+use super::reading::{Row, tenants, titled, worst};
 use crate::spread::number;
 use crate::{Spread, Strategy, Study, Workload};
 
@@ -28,7 +28,7 @@ pub(super) fn picture(study: &Study, workload: Workload, rows: &[Row<'_>]) -> Op
     if !workload.is_inference() || pairs.iter().all(|pair| pair.strategy == Strategy::Dedicated) {
         return None;
     }
-    let title = format!("{}: how long a request takes", capital(workload.title()));
+    let title = titled(study, workload.title(), "how long a request takes");
     let alone = study.dedicated(workload).and_then(|shared| worst(shared, |tenant| tenant.p99_ms));
     let svg = draw(&title, &pairs, alone);
     let least = pairs.iter().map(|pair| pair.p99.median).fold(f64::INFINITY, f64::min);

@@ -112,6 +112,12 @@ pub(super) fn duration(seconds: f64) -> String {
     }
 }
 
+/// The title of a picture. It says where nothing was measured, for pictures are passed on without their page.
+pub(super) fn titled(study: &Study, about: &str, what: &str) -> String {
+    let simulated = if study.card.simulated { " (simulated)" } else { "" };
+    format!("{}: {what}{simulated}", capital(about))
+}
+
 /// The same letters, the first one large.
 pub(super) fn capital(text: &str) -> String {
     let mut letters = text.chars();
