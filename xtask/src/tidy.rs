@@ -80,6 +80,7 @@ const PURE: &[(&str, &[&str])] = &[
         &["carve-gpu-model", "carve-placement", "carve-planner", "serde", "serde_json", "thiserror"],
     ),
     ("slicing", &["carve-formats", "carve-gpu-host", "carve-gpu-model", "thiserror"]),
+    ("study", &["carve-gpu-model", "plotters", "serde", "serde_json", "thiserror"]),
 ];
 
 /// A name that says nothing about what is in it.

@@ -9,6 +9,7 @@
 
 mod cell;
 mod figures;
+pub mod report;
 mod scope;
 mod spread;
 mod strategy;
