@@ -9,6 +9,7 @@
 
 mod cell;
 mod figures;
+mod model;
 mod scope;
 mod spread;
 mod strategy;
@@ -17,6 +18,7 @@ mod workload;
 
 pub use cell::{Cell, Mishap, ParseCellError};
 pub use figures::{Beside, Board, Figures, Happened, Overhead, Shared, Tenant, Victim};
+pub use model::{Model, simulate};
 pub use scope::{Scope, Timing};
 pub use spread::Spread;
 pub use strategy::Strategy;
