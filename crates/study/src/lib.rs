@@ -8,8 +8,10 @@
 #![warn(clippy::disallowed_methods)]
 
 mod cell;
+mod compare;
 mod figures;
 mod model;
+mod ratio;
 mod scope;
 mod spread;
 mod strategy;
@@ -17,6 +19,7 @@ mod study;
 mod workload;
 
 pub use cell::{Cell, Mishap, ParseCellError};
+pub use compare::{Both, Change, Comparison, Figure, Line, compare};
 pub use figures::{Beside, Board, Figures, Happened, Overhead, Shared, Tenant, Victim};
 pub use model::{Model, simulate};
 pub use scope::{Scope, Timing};

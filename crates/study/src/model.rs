@@ -19,6 +19,8 @@ mod setting;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::h200;
 
 use crate::{
     Beside, Board, Card, Cell, Figures, Happened, Mishap, Outcome, Overhead, Scope, Shared, Spread, Strategy, Study,
