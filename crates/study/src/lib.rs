@@ -9,6 +9,7 @@
 
 mod cell;
 mod compare;
+mod evidence;
 mod figures;
 mod model;
 mod ratio;
@@ -16,14 +17,17 @@ mod scope;
 mod spread;
 mod strategy;
 mod study;
+mod verdict;
 mod workload;
 
 pub use cell::{Cell, Mishap, ParseCellError};
 pub use compare::{Both, Change, Comparison, Figure, Line, compare};
+pub use evidence::{Evidence, Harm, Slowness, Survival, evidence, harm, survivals};
 pub use figures::{Beside, Board, Figures, Happened, Overhead, Shared, Tenant, Victim};
 pub use model::{Model, simulate};
 pub use scope::{Scope, Timing};
 pub use spread::Spread;
 pub use strategy::Strategy;
 pub use study::{Card, Outcome, Record, Study, StudyError};
+pub use verdict::{Choice, PATIENCE, UNHURT, Verdict, WORTHWHILE, verdicts};
 pub use workload::{Class, Unit, Workload};
