@@ -1,7 +1,8 @@
 //! Two studies, figure by figure: what agrees within its spread, what is better, what is worse.
 
+use crate::evidence::most;
 use crate::spread::number;
-use crate::{Cell, Figures, Shared, Spread, Study};
+use crate::{Cell, Figures, Spread, Study};
 use serde::Serialize;
 use std::cmp::Ordering;
 use std::fmt;
@@ -174,11 +175,6 @@ fn differences(first: &Study, second: &Study) -> Vec<String> {
     .collect()
 }
 
-/// The tenant with the most of something.
-fn worst(shared: &Shared, of: fn(&crate::Tenant) -> Option<Spread>) -> Option<Spread> {
-    shared.tenants.iter().filter_map(of).max_by(|one, other| one.median.total_cmp(&other.median))
-}
-
 fn figures(before: &Figures, after: &Figures) -> impl Iterator<Item = (Figure, Both)> {
     let pair = |figure, first: Option<Spread>, second: Option<Spread>| {
         let (first, second) = (first?, second?);
@@ -192,7 +188,7 @@ fn figures(before: &Figures, after: &Figures) -> impl Iterator<Item = (Figure, B
         ],
         (Figures::Shared(one), Figures::Shared(other)) => {
             let of = |figure, of: fn(&crate::Tenant) -> Option<Spread>| {
-                pair(figure, worst(one, of), worst(other, of))
+                pair(figure, most(one, of), most(other, of))
             };
             vec![
                 pair(Figure::Total, Some(one.total), Some(other.total)),

@@ -144,16 +144,29 @@ fn best_of_each<'a>(all: &[&'a Evidence]) -> Vec<&'a Evidence> {
     Strategy::ALL.into_iter().filter_map(of).collect()
 }
 
-fn share(best: &Evidence, others: &[&Evidence], which: &str) -> Choice {
+/// What a choice was made by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// What tenants do together.
+    Gain,
+    /// What a tenant keeps beside its worst neighbour.
+    Kept,
+}
+
+fn share(best: &Evidence, others: &[&Evidence], by: By) -> Choice {
     let tied: Vec<Strategy> = others.iter().map(|one| one.strategy).collect();
     let mut why = best.to_string();
-    if let (true, Some(neighbours)) = (which == "rate kept", best.neighbours()) {
+    if let (By::Kept, Some(neighbours)) = (by, best.neighbours()) {
         why.push_str(&format!("; {neighbours}"));
     }
     if !tied.is_empty() {
         let names: Vec<String> = tied.iter().map(|one| one.title().to_owned()).collect();
+        let figure = match by {
+            By::Gain => "gain",
+            By::Kept => "rate kept",
+        };
         let verb = if names.len() == 1 { "is" } else { "are" };
-        why.push_str(&format!("; {} {verb} as good within the spread ({which}) and more effort", list(&names)));
+        why.push_str(&format!("; {} {verb} as good in {figure}, within the spread, and more effort", list(&names)));
     }
     Choice::Share { strategy: best.strategy, tenants: best.tenants, tied, why }
 }
@@ -164,7 +177,7 @@ fn simpler(one: &Evidence) -> (u8, u8) {
 
 fn trusting(evidence: &[Evidence], worthwhile: &[&Evidence]) -> Choice {
     if let Some((best, others)) = lead(&best_of_each(worthwhile), |one| Some(one.gain), simpler) {
-        return share(best, &others, "gain");
+        return share(best, &others, By::Gain);
     }
     let for_pods: Vec<&Evidence> = evidence.iter().filter(|one| one.for_pods && one.tenants > 1).collect();
     let Some((most, _)) = lead(&for_pods, |one| Some(one.gain), simpler) else {
@@ -208,10 +221,10 @@ fn isolated(evidence: &[Evidence], worthwhile: &[&Evidence]) -> Choice {
         .collect();
     let each = best_of_each(&unhurt);
     if let Some((best, others)) = lead(&each, |one| one.harm.map(|harm| harm.kept), simpler) {
-        return share(best, &others, "rate kept");
+        return share(best, &others, By::Kept);
     }
     if let Some((best, others)) = lead(&each, |one| Some(one.gain), simpler) {
-        return match share(best, &others, "gain") {
+        return match share(best, &others, By::Gain) {
             Choice::Share { strategy, tenants, tied, why } => {
                 let why = format!("{why}; what neighbours' load does to it was not measured");
                 Choice::Share { strategy, tenants, tied, why }

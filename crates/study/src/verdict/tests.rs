@@ -114,7 +114,7 @@ fn a_tie_goes_to_less_effort_and_fewer_tenants() {
         matches!(&trusting, Choice::Share { tied, .. } if tied[..] == [Strategy::MpsLimits]),
         "{trusting}"
     );
-    assert!(trusting.why().contains("MPS with limits is as good within the spread"), "{trusting}");
+    assert!(trusting.why().contains("MPS with limits is as good in gain, within the spread"), "{trusting}");
 }
 
 #[test]
