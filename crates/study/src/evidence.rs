@@ -1,6 +1,6 @@
 //! What a study says of one workload under one strategy: what sharing gains, what it costs, who hurts whom.
 
-use crate::ratio::{list, ratio, times, word};
+use crate::ratio::{either, ratio, times, word};
 use crate::{Beside, Cell, Figures, Mishap, Shared, Spread, Strategy, Study, Tenant, Workload};
 use serde::Serialize;
 use std::fmt;
@@ -137,12 +137,21 @@ pub fn survivals(study: &Study, strategy: Strategy) -> Vec<Survival> {
     Mishap::ALL.into_iter().filter_map(happened).collect()
 }
 
+/// What a neighbour does, in words.
+pub(crate) const fn doing(mishap: Mishap) -> &'static str {
+    match mishap {
+        Mishap::Fault => "touches wrong memory",
+        Mishap::OutOfMemory => "runs out of memory",
+        Mishap::Kill => "is killed",
+    }
+}
+
 impl Slowness {
     /// How many times slower, in words.
     pub fn sentence(self, slowdown: &Spread) -> String {
         match self {
             Slowness::P99 => format!("p99 {} times as long", times(slowdown)),
-            Slowness::Completion => format!("each job done after {} times as long", times(slowdown)),
+            Slowness::Completion => format!("the slowest job takes {} times as long", times(slowdown)),
             Slowness::Rate => format!("the slowest {} times slower", times(slowdown)),
         }
     }
@@ -159,23 +168,23 @@ impl Evidence {
         let mut parts = Vec::new();
         if let Some(harm) = &self.harm {
             parts.push(format!(
-                "keeps {:.0} % of its rate beside its worst neighbour ({})",
+                "keeps {:.0} % of its rate with its worst neighbour ({})",
                 harm.kept.median * 100.0,
                 harm.aggressor.title()
             ));
         }
         let titles = |survived: bool| -> Vec<String> {
             let some = self.survivals.iter().filter(|one| one.survived == survived);
-            some.map(|one| one.mishap.title().to_owned()).collect()
+            some.map(|one| doing(one.mishap).to_owned()).collect()
         };
         let (lived, ended) = (titles(true), titles(false));
         if !lived.is_empty() {
-            parts.push(format!("works on after a neighbour's {}", list(&lived)));
+            parts.push(format!("works on beside a neighbour that {}", either(&lived)));
         }
         if !ended.is_empty() {
-            parts.push(format!("is ended by a neighbour's {}", list(&ended)));
+            parts.push(format!("is ended by a neighbour that {}", either(&ended)));
         }
-        (!parts.is_empty()).then(|| list(&parts))
+        (!parts.is_empty()).then(|| parts.join("; "))
     }
 }
 
@@ -205,7 +214,7 @@ impl fmt::Display for Evidence {
 mod tests {
     use super::{Slowness, evidence, harm, survivals};
     use crate::model::h200;
-    use crate::{Mishap, Scope, Strategy, Study, Workload, simulate};
+    use crate::{Figures, Mishap, Scope, Strategy, Study, Workload, simulate};
 
     fn study() -> Study {
         simulate(h200(), Scope::Full, 3, String::new(), "0.1.0")
@@ -229,7 +238,10 @@ mod tests {
         assert_eq!(one.harm, harm(&study, Workload::Light, Strategy::TimeSlicing));
         let text = one.to_string();
         assert!(text.starts_with("time-slicing: four tenants do "), "{text}");
-        assert!(one.neighbours().unwrap().contains("works on after a neighbour's memory fault"), "{one:?}");
+        assert!(
+            one.neighbours().unwrap().contains("works on beside a neighbour that touches wrong memory"),
+            "{one:?}"
+        );
     }
 
     #[test]
@@ -245,7 +257,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_not_there() {
+    fn harm_is_the_worst_neighbours_and_what_was_not_measured_is_not_there() {
+        let full = study();
+        let kept = |name: &str| match full.figures(&name.parse().unwrap()) {
+            Some(Figures::Beside(beside)) => beside.beside.rate.median / beside.alone.rate.median,
+            other => panic!("{name}: {other:?}"),
+        };
+        let worst = ["light+burn/mps", "light+heavy/mps", "light+bandwidth/mps"].map(kept);
+        let worst = worst.into_iter().fold(f64::INFINITY, f64::min);
+        assert_eq!(harm(&full, Workload::Light, Strategy::Mps).unwrap().kept.median, worst);
         let quick = simulate(h200(), Scope::Quick, 3, String::new(), "0.1.0");
         assert_eq!(harm(&quick, Workload::Light, Strategy::Mps), None);
         assert!(survivals(&quick, Strategy::Limiter).is_empty());

@@ -23,8 +23,8 @@ mod tests;
 pub(crate) use tests::h200;
 
 use crate::{
-    Beside, Board, Card, Cell, Figures, Happened, Mishap, Outcome, Overhead, Scope, Shared, Spread, Strategy, Study,
-    Tenant, Timing, Victim, Workload,
+    Beside, Board, Card, Cell, Figures, Happened, Mishap, Outcome, Overhead, Scope, Shared, Spread, Strategy,
+    Study, Tenant, Timing, Victim, Workload,
 };
 use contention::{Meeting, Player, Settled, settle};
 use noise::{Noise, short, spread};
@@ -79,7 +79,9 @@ impl Model {
             Cell::Beside { victim, aggressor, strategy } => {
                 self.beside(victim, aggressor, strategy, &mut noise).map(Figures::Beside)
             }
-            Cell::Mishap { mishap, strategy } => self.happened(mishap, strategy, &mut noise).map(Figures::Happened),
+            Cell::Mishap { mishap, strategy } => {
+                self.happened(mishap, strategy, &mut noise).map(Figures::Happened)
+            }
         };
         match figures {
             Ok(figures) => Outcome::Measured(figures),
@@ -129,7 +131,8 @@ impl Model {
             let rates = noise.windows(rate, times).into_iter().map(|one| one * 0.999).collect::<Vec<f64>>();
             total.iter_mut().zip(&rates).for_each(|(sum, rate)| *sum += rate);
             let latency = workload.is_inference().then(|| self.latency(place, &setting, settled));
-            let mut of = |pick: fn(&Latency) -> f64| latency.as_ref().map(|one| noise.spread(pick(one), times));
+            let mut of =
+                |pick: fn(&Latency) -> f64| latency.as_ref().map(|one| noise.spread(pick(one), times));
             let (p50_ms, p95_ms, p99_ms) = (of(|one| one.p50), of(|one| one.p95), of(|one| one.p99));
             let job = workload.is_job().then_some(JOB);
             let seconds: Vec<f64> = rates.iter().map(|rate| JOB as f64 / rate).collect();
@@ -233,7 +236,9 @@ impl Model {
         let survived = error.is_none();
         let offender = match (mishap, strategy) {
             (Mishap::Fault, _) => "an illegal memory access was encountered (700)",
-            (Mishap::OutOfMemory, Strategy::MpsLimits | Strategy::Limiter) => "out of memory (2) at its limit",
+            (Mishap::OutOfMemory, Strategy::MpsLimits | Strategy::Limiter) => {
+                "out of memory (2) at its limit"
+            }
             (Mishap::OutOfMemory, Strategy::Mig) => "out of memory (2) on its own MIG device",
             (Mishap::OutOfMemory, _) => "out of memory (2)",
             (Mishap::Kill, _) => "ended by signal 9",
@@ -282,7 +287,7 @@ const fn fate(mishap: Mishap, strategy: Strategy) -> Option<&'static str> {
 fn start_up(strategy: Strategy, place: usize, player: &Player) -> f64 {
     let more = match strategy {
         // The first client of a daemon waits for its server.
-        Strategy::Mps | Strategy::MpsLimits | Strategy::MigMps => 0.1 + if place == 0 { 0.2 } else { 0.0 },
+        Strategy::Mps | Strategy::MpsLimits | Strategy::MigMps => 0.03 + if place == 0 { 0.15 } else { 0.0 },
         Strategy::Limiter => 0.02,
         _ => 0.0,
     };

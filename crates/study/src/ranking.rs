@@ -237,7 +237,7 @@ impl Ranking {
             .collect();
         let mut text = ranks.join(" > ");
         if !self.unranked.is_empty() {
-            let names: Vec<String> = self.unranked.iter().map(|(one, _)| one.title().to_owned()).collect();
+            let names: Vec<String> = self.unranked.iter().map(|(one, _)| one.word().to_owned()).collect();
             text.push_str(&format!("; not ranked, for cells that they lack: {}", list(&names)));
         }
         text

@@ -1,6 +1,7 @@
 //! How many times one figure is another, with the spread that follows from theirs, and numbers in words.
 
 use crate::Spread;
+use crate::spread::number;
 
 /// One figure by another; none where the other is nothing. What may be wrong with either adds up.
 pub(crate) fn ratio(figure: &Spread, of: &Spread) -> Option<Spread> {
@@ -28,16 +29,30 @@ pub(crate) fn word(count: u8) -> String {
 
 /// Things in a row, the last with "and".
 pub(crate) fn list(things: &[String]) -> String {
+    joined(things, "and")
+}
+
+/// Things in a row, the last with "or".
+pub(crate) fn either(things: &[String]) -> String {
+    joined(things, "or")
+}
+
+fn joined(things: &[String], last_by: &str) -> String {
     match things {
         [] => String::new(),
         [one] => one.clone(),
-        [before @ .., last] => format!("{} and {last}", before.join(", ")),
+        [before @ .., last] => format!("{} {last_by} {last}", before.join(", ")),
     }
+}
+
+/// A figure with its unit and its spread.
+pub(crate) fn with_unit(figure: &Spread, unit: &str) -> String {
+    format!("{} {unit} (±{:.1} %)", number(figure.median), figure.half_percent())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{list, ratio, times, word};
+    use super::{either, list, ratio, times, with_unit, word};
     use crate::Spread;
 
     #[test]
@@ -53,6 +68,9 @@ mod tests {
     #[test]
     fn words() {
         assert_eq!((word(4), word(40)), ("four".to_owned(), "40".to_owned()));
+        assert_eq!(either(&["a".to_owned(), "b".to_owned()]), "a or b");
+        let second = Spread { median: 0.5, low: 0.49, high: 0.51, times: 2 };
+        assert_eq!(with_unit(&second, "s"), "0.500 s (±2.0 %)");
         assert_eq!(list(&["a".to_owned(), "b".to_owned(), "c".to_owned()]), "a, b and c");
     }
 }

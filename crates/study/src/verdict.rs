@@ -19,7 +19,7 @@
 //! **Ties.** What differs by less than both spreads is the same, and the strategy that takes less effort to run wins:
 //! time-slicing, then MPS, MPS with limits, the limiter, and MIG.
 
-use crate::evidence::{Evidence, evidence};
+use crate::evidence::{Evidence, doing, evidence};
 use crate::ratio::{list, word};
 use crate::{Class, Spread, Strategy, Study};
 use serde::Serialize;
@@ -82,7 +82,12 @@ pub fn verdicts(study: &Study) -> Vec<Verdict> {
 fn verdict(study: &Study, class: Class) -> Verdict {
     let evidence = evidence(study, class.workload());
     let worthwhile: Vec<&Evidence> = evidence.iter().filter(|one| one.is_candidate()).collect();
-    Verdict { class, trusting: trusting(&evidence, &worthwhile), isolated: isolated(&evidence, &worthwhile), evidence }
+    Verdict {
+        class,
+        trusting: trusting(&evidence, &worthwhile),
+        isolated: isolated(&evidence, &worthwhile),
+        evidence,
+    }
 }
 
 impl Evidence {
@@ -166,7 +171,10 @@ fn share(best: &Evidence, others: &[&Evidence], by: By) -> Choice {
             By::Kept => "rate kept",
         };
         let verb = if names.len() == 1 { "is" } else { "are" };
-        why.push_str(&format!("; {} {verb} as good in {figure}, within the spread, and more effort", list(&names)));
+        why.push_str(&format!(
+            "; {} {verb} as good in {figure}, within the spread, and more effort",
+            list(&names)
+        ));
     }
     Choice::Share { strategy: best.strategy, tenants: best.tenants, tied, why }
 }
@@ -187,10 +195,9 @@ fn trusting(evidence: &[Evidence], worthwhile: &[&Evidence]) -> Choice {
         let why = format!("the best gains less than {:.0} %: {most}", (WORTHWHILE - 1.0) * 100.0);
         return Choice::DoNotShare { why };
     }
-    let quickest = for_pods
-        .iter()
-        .filter(|one| one.gain.median >= WORTHWHILE)
-        .min_by(|one, other| (one.slowdown.median / one.patience()).total_cmp(&(other.slowdown.median / other.patience())));
+    let quickest = for_pods.iter().filter(|one| one.gain.median >= WORTHWHILE).min_by(|one, other| {
+        (one.slowdown.median / one.patience()).total_cmp(&(other.slowdown.median / other.patience()))
+    });
     let why = quickest.map_or_else(String::new, |quickest| {
         format!(
             "everybody waits too long: at best {} ({}, {} tenants), and {} is accepted; where nobody waits for \
@@ -233,8 +240,11 @@ fn isolated(evidence: &[Evidence], worthwhile: &[&Evidence]) -> Choice {
         };
     }
     let why = if worthwhile.is_empty() {
-        "nothing that was measured is worth sharing at all".to_owned()
-    } else if let Some((best, _)) = lead(&best_of_each(&surviving), |one| one.harm.map(|harm| harm.kept), simpler) {
+        "no way to share comes into question, for the same reason as where tenants trust each other"
+            .to_owned()
+    } else if let Some((best, _)) =
+        lead(&best_of_each(&surviving), |one| one.harm.map(|harm| harm.kept), simpler)
+    {
         let kept = best.harm.map_or(0.0, |harm| harm.kept.median * 100.0);
         format!(
             "of what survives its neighbours' mishaps, {} is best and keeps {kept:.0} % of its rate, less than the \
@@ -246,7 +256,9 @@ fn isolated(evidence: &[Evidence], worthwhile: &[&Evidence]) -> Choice {
         let ended: Vec<String> = best_of_each(worthwhile)
             .iter()
             .map(|one| match one.survivals.iter().find(|one| !one.survived) {
-                Some(ended) => format!("{} (ended by a neighbour's {})", one.strategy.title(), ended.mishap.title()),
+                Some(ended) => {
+                    format!("{} (ended by a neighbour that {})", one.strategy.title(), doing(ended.mishap))
+                }
                 None => format!("{} (mishaps not measured)", one.strategy.title()),
             })
             .collect();

@@ -3,8 +3,11 @@
 
 use super::demand::{Demand, Resources};
 
-/// Rounds after which nothing moves any more; each halves what is left of the way.
+/// Rounds after which it ends in any case.
 const ROUNDS: u32 = 400;
+
+/// Where nobody's presence moves by more than this, nothing will.
+const STILL: f64 = 1e-12;
 
 /// What multiprocessors give of themselves when several processes run on them at once.
 const PACKING: f64 = 0.98;
@@ -134,8 +137,13 @@ pub(super) fn settle(players: &[Player], meeting: Meeting) -> Vec<Settled> {
                 Settled { rate, capacity, gpu_ms, presence: (rate * gpu_ms).min(1.0) }
             })
             .collect();
+        let mut moved = 0.0_f64;
         for (before, now) in presence.iter_mut().zip(&settled) {
+            moved = moved.max((*before - now.presence).abs());
             *before = f64::midpoint(*before, now.presence);
+        }
+        if moved < STILL {
+            break;
         }
     }
     settled

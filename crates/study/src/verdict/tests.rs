@@ -6,7 +6,7 @@ use crate::{
     Beside, Cell, Class, Figures, Happened, Mishap, Outcome, Scope, Shared, Spread, Strategy, Study, Tenant,
     Victim, Workload, simulate,
 };
-use proptest::prelude::{any, prop, prop_assert, proptest};
+use proptest::prelude::{ProptestConfig, any, prop, prop_assert, proptest};
 
 fn about(median: f64, percent: f64) -> Spread {
     let half = median * percent / 100.0;
@@ -168,7 +168,7 @@ fn neighbours_that_must_not_hurt() {
     let (_, isolated) =
         Made::new().shared(Strategy::Mps, 2, 190.0, 11.0).fault(Strategy::Mps, false).choices();
     assert!(
-        matches!(&isolated, Choice::DoNotShare { why } if why.contains("ended by a neighbour's memory fault")),
+        matches!(&isolated, Choice::DoNotShare { why } if why.contains("ended by a neighbour that touches wrong memory")),
         "{isolated}"
     );
 }
@@ -187,6 +187,7 @@ fn a_modelled_h200_shares_light_and_small_work_and_not_what_fills_it() {
 }
 
 proptest! {
+#![proptest_config(ProptestConfig::with_cases(24))]
     #[test]
     fn a_choice_follows_its_own_rules(
         seed in any::<u64>(),
