@@ -38,6 +38,8 @@ pub struct Finding {
     pub result: Check,
     /// Our figures; empty where there are none.
     pub ours: String,
+    /// Whether nothing was measured: figures come from a model, which can confirm nothing about a card.
+    pub simulated: bool,
 }
 
 /// What came of a check: the result and our figures; or what is missing for it.
@@ -175,7 +177,7 @@ pub fn findings(study: &Study) -> Vec<Finding> {
         .map(|Claim { id, claim, check }| {
             let (result, ours) =
                 check(study).unwrap_or_else(|why| (Check::CouldNotBeTested(why), String::new()));
-            Finding { id, claim, result, ours }
+            Finding { id, claim, result, ours, simulated: study.card.simulated }
         })
         .collect()
 }
@@ -216,9 +218,9 @@ impl fmt::Display for Check {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.claim)?;
-        write!(f, "  {}", self.result)?;
+        write!(f, "  {}{}", if self.simulated { "in a model, not on a card: " } else { "" }, self.result)?;
         if !self.ours.is_empty() {
-            write!(f, "\n  here: {}", self.ours)?;
+            write!(f, "\n  {}: {}", if self.simulated { "simulated" } else { "here" }, self.ours)?;
         }
         Ok(())
     }

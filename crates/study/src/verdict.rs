@@ -72,6 +72,8 @@ pub struct Verdict {
     pub isolated: Choice,
     /// All that was measured of it.
     pub evidence: Vec<Evidence>,
+    /// Whether nothing was measured: figures come from a model.
+    pub simulated: bool,
 }
 
 /// What follows from a study, for each kind of work that it has figures of.
@@ -87,6 +89,7 @@ fn verdict(study: &Study, class: Class) -> Verdict {
         trusting: trusting(&evidence, &worthwhile),
         isolated: isolated(&evidence, &worthwhile),
         evidence,
+        simulated: study.card.simulated,
     }
 }
 
@@ -295,7 +298,8 @@ impl fmt::Display for Choice {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.class.title())?;
+        let simulated = if self.simulated { " (simulated, nothing was measured)" } else { "" };
+        writeln!(f, "{}{simulated}", self.class.title())?;
         writeln!(f, "  where tenants trust each other: {}", self.trusting)?;
         writeln!(f, "  where neighbours must not hurt: {}", self.isolated)
     }

@@ -118,6 +118,16 @@ fn what_is_within_the_spread_is_no_difference_and_what_is_not_says_by_what() {
 }
 
 #[test]
+fn what_a_model_says_is_not_said_of_a_card() {
+    let mut study = study();
+    let one = finding(&study, "batch-mps");
+    assert!(one.simulated && one.to_string().contains("in a model, not on a card: confirmed"), "{one}");
+    study.card.simulated = false;
+    let one = finding(&study, "batch-mps");
+    assert!(!one.simulated && !one.to_string().contains("model"), "{one}");
+}
+
+#[test]
 fn ids_are_unique() {
     let study = study();
     let mut ids: Vec<&str> = findings(&study).iter().map(|one| one.id).collect();
