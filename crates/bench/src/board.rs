@@ -5,8 +5,8 @@ use carve_gpu_model::GpuIndex;
 use carve_study::Board;
 use std::time::{Duration, Instant};
 
-/// Time between two looks.
-const LOOK: Duration = Duration::from_millis(100);
+/// Time between two looks. Each takes the driver's attention away from the tenants for a moment.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// Looks now and then, and keeps what it saw.
 #[derive(Debug)]

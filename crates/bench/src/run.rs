@@ -68,6 +68,9 @@ fn all(
         }
         watch.begins(cell, before + position, cells.len());
         let begun = Instant::now();
+        if position == 0 {
+            bench.wake();
+        }
         let outcome = match bench.cell(cell, study) {
             Ok(figures) => Outcome::Measured(figures),
             Err(CellError::Stopped) => return Ended::Stopped,

@@ -25,7 +25,8 @@ struct Seen {
 #[derive(Debug, Clone, Copy)]
 enum Pace {
     Window,
-    Job(u64),
+    /// So many pieces, which are so many products.
+    Job(u64, f64),
     Open(f64),
 }
 
@@ -43,15 +44,18 @@ impl Pace {
         if !workload.is_job() {
             return Ok(Pace::Window);
         }
+        let Some(done) = warm_up.first() else { return Ok(Pace::Window) };
+        let (rate, products) =
+            (done.pieces as f64 / done.seconds.max(1e-9), done.amount / done.pieces.max(1) as f64);
         let known = study.dedicated(workload).and_then(|shared| shared.tenants.first()?.job);
-        let rate = warm_up.first().map_or(0.0, |done| done.pieces as f64 / done.seconds.max(1e-9));
-        Ok(Pace::Job(known.unwrap_or_else(|| (rate * timing.window).max(1.0) as u64)))
+        let pieces = known.map(|job| (job as f64 / products.max(1.0)).round() as u64);
+        Ok(Pace::Job(pieces.unwrap_or((rate * timing.window) as u64).max(1), products))
     }
 
     fn told(self, timing: &Timing) -> Told {
         match self {
             Pace::Window => Told::Window(timing.window),
-            Pace::Job(pieces) => Told::Job(pieces),
+            Pace::Job(pieces, _) => Told::Job(pieces),
             Pace::Open(rate) => Told::Open { rate, seconds: timing.window },
         }
     }
@@ -60,7 +64,7 @@ impl Pace {
     fn seconds(self, timing: &Timing, done: &Done) -> f64 {
         match self {
             Pace::Open(_) => timing.window.max(done.seconds),
-            Pace::Window | Pace::Job(_) => done.seconds.max(1e-9),
+            Pace::Window | Pace::Job(..) => done.seconds.max(1e-9),
         }
     }
 }
@@ -115,7 +119,7 @@ impl Bench<'_> {
             }
         }
         let job = match pace {
-            Some(Pace::Job(pieces)) => Some(pieces),
+            Some(Pace::Job(pieces, products)) => Some((pieces as f64 * products) as u64),
             _ => None,
         };
         let arrivals = match pace {

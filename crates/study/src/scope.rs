@@ -121,18 +121,19 @@ impl Scope {
                     &[Workload::Light],
                     &[Workload::Heavy, Workload::Burn, Workload::Bandwidth],
                 );
-                mishaps(&mut cells, &[Strategy::TimeSlicing, Strategy::Mps, Strategy::Streams]);
-                grid(&mut cells, &[Workload::Light], &SPECIAL, &[2]);
-            }
-            Scope::Full => {
-                grid(&mut cells, workloads, &SHARED, counts);
-                let between = [
+                let neighbours = [
                     Strategy::TimeSlicing,
                     Strategy::Mps,
                     Strategy::MpsLimits,
                     Strategy::Limiter,
-                    Strategy::GreenContexts,
+                    Strategy::Streams,
                 ];
+                mishaps(&mut cells, &neighbours);
+                grid(&mut cells, &[Workload::Light], &SPECIAL, &[2]);
+            }
+            Scope::Full => {
+                grid(&mut cells, workloads, &SHARED, counts);
+                let between = [Strategy::TimeSlicing, Strategy::Mps, Strategy::MpsLimits, Strategy::Limiter];
                 let all =
                     [Workload::Light, Workload::Heavy, Workload::Batch, Workload::Burn, Workload::Bandwidth];
                 beside(&mut cells, &between, &all, &all);

@@ -2,14 +2,12 @@
 
 use crate::work::{Place, Work};
 use carve_cuda::{Buffer, CudaCode, CudaError};
-use std::time::Instant;
 
 /// Less than this is no memory to work with.
 const LEAST: usize = 64 << 20;
-/// How long a kernel should take, so that a launch is nothing beside it.
-const PIECE: f64 = 0.004;
-/// Rounds to find out how long one takes.
-const TRIAL: u32 = 400;
+/// Rounds of a kernel: some milliseconds, so that a launch is nothing beside it. The same for all, because whose kernels are longer gets
+/// more of a GPU that takes turns.
+const ROUNDS: u32 = 10_000;
 
 /// The job.
 #[derive(Debug)]
@@ -17,7 +15,6 @@ pub(crate) struct Burn<'x> {
     place: &'x Place<'x>,
     memory: Buffer<'x>,
     out: Buffer<'x>,
-    rounds: u32,
     seed: u32,
 }
 
@@ -29,13 +26,7 @@ impl<'x> Burn<'x> {
         let memory = most(place, room.map_or(free, |room| room.min(free)))?;
         place.kernels.fill_halves(place, &memory, 1)?;
         place.stream.synchronise()?;
-        let mut burn = Burn { place, memory, out, rounds: TRIAL, seed: 0 };
-        burn.piece()?;
-        let begun = Instant::now();
-        burn.piece()?;
-        let rounds = f64::from(TRIAL) * PIECE / begun.elapsed().as_secs_f64().max(1e-6);
-        burn.rounds = rounds.clamp(1.0, 10_000_000.0) as u32;
-        Ok(burn)
+        Ok(Burn { place, memory, out, seed: 0 })
     }
 }
 
@@ -53,8 +44,7 @@ fn most<'x>(place: &'x Place<'x>, room: u64) -> Result<Buffer<'x>, CudaError> {
 impl Work for Burn<'_> {
     fn piece(&mut self) -> Result<f64, CudaError> {
         self.seed = self.seed.wrapping_add(1);
-        let operations =
-            self.place.kernels.burn(self.place, &self.memory, &self.out, self.rounds, self.seed)?;
+        let operations = self.place.kernels.burn(self.place, &self.memory, &self.out, ROUNDS, self.seed)?;
         self.place.stream.synchronise()?;
         Ok(operations as f64 / 1e12)
     }

@@ -86,6 +86,9 @@ pub(crate) struct CompareArgs {
     /// The second
     #[arg(value_name = "B.json")]
     pub(crate) second: PathBuf,
+    /// Print every figure, not only those that differ
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

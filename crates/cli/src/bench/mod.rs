@@ -1,6 +1,7 @@
 //! `carve bench`: measures ways to share a GPU, writes the pages, compares studies.
 
 pub(crate) mod args;
+mod pages;
 mod progress;
 mod stop;
 
@@ -9,16 +10,20 @@ use crate::failure::{Failure, Outcome, UNREADABLE};
 use crate::machine::{self, Chosen};
 use crate::run::place;
 use crate::{input, print};
-use args::{BenchArgs, BenchVerb, CellsArgs, RunStudyArgs};
+use args::{BenchArgs, BenchVerb, CellsArgs, CompareArgs, RunStudyArgs};
 use carve_bench::{Bench, Ended, Programs, clear_left_behind, run};
 use carve_cuda::Probe;
 use carve_gpu_host::Gpu;
+use carve_mig_manager::write_whole;
 use carve_mps::MpsSettings;
-use carve_study::{Cell, Scope, Study};
+use carve_study::{Card, Cell, Scope, Study, compare, simulate};
 use jiff::Timestamp;
 use progress::Progress;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+
+/// Of a simulated card whose number of them is not known.
+const USUAL_MULTIPROCESSORS: u32 = 108;
 
 /// The study in its folder.
 const STUDY: &str = "study.json";
@@ -27,8 +32,11 @@ const STUDY: &str = "study.json";
 pub(crate) fn bench(machine: &MachineArgs, args: &BenchArgs) -> Outcome {
     match &args.verb {
         None => measure(machine, &args.run),
-        Some(BenchVerb::Compare(_args)) => todo!(),
-        Some(BenchVerb::Render(_args)) => todo!(),
+        Some(BenchVerb::Compare(args)) => compared(args),
+        Some(BenchVerb::Render(args)) => {
+            let study = read(&args.study)?;
+            told(&study, &args.dir)
+        }
         Some(BenchVerb::Cells(args)) => cells(args),
     }
 }
@@ -43,13 +51,65 @@ fn cells(args: &CellsArgs) -> Outcome {
     print::out(&lines.concat())
 }
 
+fn compared(args: &CompareArgs) -> Outcome {
+    let comparison = compare(&read(&args.first)?, &read(&args.second)?);
+    match (args.json, args.all) {
+        (true, _) => print::json(&comparison),
+        (false, true) => print::out(&format!("{comparison:#}")),
+        (false, false) => print::out(&comparison.to_string()),
+    }
+}
+
+/// Writes the pages, says what follows, and where more is to be read.
+fn told(study: &Study, folder: &Path) -> Outcome {
+    pages::write(study, folder)?;
+    print::out(&pages::answer(study))?;
+    eprintln!("carve: {} has all of it", folder.join(pages::PAGE).display());
+    Ok(())
+}
+
+/// Makes the study's folder.
+fn make(folder: &Path) -> Outcome {
+    std::fs::create_dir_all(folder)
+        .map_err(|error| Failure::new(format!("{}: can not make it: {error}", folder.display())))
+}
+
+/// A study of a simulated card, by a model: nothing is run.
+fn simulated(chosen: &Chosen, args: &RunStudyArgs) -> Outcome {
+    let gpu = gpu(chosen, args.gpu.as_deref())?;
+    let file = args.dir.join(STUDY);
+    make(&args.dir)?;
+    kept(&file, args.resume)?;
+    let driver = chosen.host.driver().map_err(|error| chosen.failure(&error))?;
+    let table = chosen.host.profile_table(gpu.index).ok();
+    let most = table.and_then(|table| {
+        table.profiles().iter().filter_map(|profile| profile.multiprocessors).map(|fact| fact.value).max()
+    });
+    let card = Card {
+        name: gpu.name.clone(),
+        memory_mib: gpu.memory.0 >> 20,
+        multiprocessors: most.map_or(USUAL_MULTIPROCESSORS, u32::from),
+        driver: driver.version,
+        cuda: format!("{}.{}", driver.cuda.0, driver.cuda.1),
+        mig: gpu.mig_capable.then_some(false),
+        processors: 0,
+        simulated: true,
+    };
+    let study = simulate(card, args.scope(), args.seed, now(), env!("CARGO_PKG_VERSION"));
+    write_whole(&file, study.json().as_bytes())
+        .map_err(|error| Failure::new(format!("{}: can not write it: {error}", file.display())))?;
+    told(&study, &args.dir)
+}
+
 fn measure(machine: &MachineArgs, args: &RunStudyArgs) -> Outcome {
     let begun = Instant::now();
     let mut chosen = machine::open_for_programs(machine)?;
+    if chosen.simulated.is_some() {
+        return simulated(&chosen, args);
+    }
     let gpu = gpu(&chosen, args.gpu.as_deref())?;
     let file = args.dir.join(STUDY);
-    std::fs::create_dir_all(&args.dir)
-        .map_err(|error| Failure::new(format!("{}: can not make it: {error}", args.dir.display())))?;
+    make(&args.dir)?;
     let mut study = kept(&file, args.resume)?;
     let programs = programs(args)?;
     let folder = clear_left_behind(&std::env::temp_dir(), programs.mps_control.as_deref().ok());
@@ -90,7 +150,7 @@ fn measure(machine: &MachineArgs, args: &RunStudyArgs) -> Outcome {
             return Err(Failure::new(format!("{}: can not write it: {error}", file.display())));
         }
     }
-    Ok(())
+    told(&study, &args.dir)
 }
 
 /// The cells that are meant: those of the scope, or what was named.

@@ -130,10 +130,10 @@ mod tests {
     fn a_simulated_card_is_called_so_in_every_format() {
         let mut study = example();
         let told = "nothing here was measured";
-        assert!(!html(&study, &[]).contains(told) && !markdown(&study, &[], "p").contains(told));
+        assert!(!html(&study).contains(told) && !markdown(&study, "p").contains(told));
         study.card.simulated = true;
-        assert!(html(&study, &[]).contains(told) && markdown(&study, &[], "p").contains(told));
-        for picture in pictures(&study, &[]) {
+        assert!(html(&study).contains(told) && markdown(&study, "p").contains(told));
+        for picture in pictures(&study) {
             assert!(picture.svg.contains("(simulated)"), "{}", picture.name);
             assert!(picture.title.contains("(simulated)"), "{}", picture.title);
         }
@@ -157,22 +157,22 @@ mod tests {
     #[test]
     fn a_study_without_any_cell_has_a_report() {
         let study = empty();
-        let page = html(&study, &[]);
+        let page = html(&study);
         assert!(page.contains("cells were not run") && page.contains("Not run"), "{page}");
-        assert!(markdown(&study, &[], "p").starts_with("# Ways to share a GPU"));
-        assert!(pictures(&study, &[]).is_empty());
+        assert!(markdown(&study, "p").starts_with("# Ways to share a GPU"));
+        assert!(pictures(&study).is_empty());
         let mut skipped = empty();
         for cell in skipped.scope.cells() {
             skipped.put(cell, Outcome::Skipped("no GPU".to_owned()));
         }
-        assert!(html(&skipped, &[]).contains("No workload was measured"));
+        assert!(html(&skipped).contains("No workload was measured"));
     }
 
     #[test]
     fn a_study_without_what_others_are_compared_with_has_a_report() {
         let mut study = example();
         study.cells.retain(|record| !matches!(record.cell, Cell::Share { tenants: 1, .. }));
-        let page = html(&study, &[]);
+        let page = html(&study);
         assert!(page.contains("Light inference"), "{page}");
         assert!(!page.contains("NaN") && !page.contains("inf×"));
     }
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn pictures_are_well_formed_and_named_once() {
         for (scope, least) in [(Scope::Quick, 5), (Scope::Default, 10), (Scope::Full, 20)] {
-            let pictures = pictures(&example_of(scope), &[]);
+            let pictures = pictures(&example_of(scope));
             assert!(pictures.len() >= least, "{}", pictures.len());
             let names: BTreeSet<&str> = pictures.iter().map(|picture| picture.name.as_str()).collect();
             assert_eq!(names.len(), pictures.len());

@@ -8,6 +8,7 @@
 //! Both are written from the same [`Document`], so that they always say the same. What follows from the figures is
 //! not found here: whoever calls passes it as finished sections, and they come before the figures.
 
+mod answers;
 mod bars;
 mod braces;
 mod canvas;
@@ -30,18 +31,21 @@ pub use document::{Block, Column, Document, Picture, Section, Table};
 
 use crate::Study;
 
-/// The report as Markdown, which refers to its pictures as `FOLDER/NAME.svg`; `answers` come before the figures.
-pub fn markdown(study: &Study, answers: &[Section], folder: &str) -> String {
-    Document::of(study, answers).markdown(folder)
+/// The report as Markdown, which refers to its pictures as `FOLDER/NAME.svg`.
+pub fn markdown(study: &Study, folder: &str) -> String {
+    document(study).markdown(folder)
 }
 
-/// The report as one page that needs nothing else: no script, no other file, no network; `answers` come before the
-/// figures.
-pub fn html(study: &Study, answers: &[Section]) -> String {
-    Document::of(study, answers).html()
+/// The report as one page that needs nothing else: no script, no other file, no network.
+pub fn html(study: &Study) -> String {
+    document(study).html()
 }
 
 /// The pictures that the Markdown refers to.
-pub fn pictures(study: &Study, answers: &[Section]) -> Vec<Picture> {
-    Document::of(study, answers).pictures().into_iter().cloned().collect()
+pub fn pictures(study: &Study) -> Vec<Picture> {
+    document(study).pictures().into_iter().cloned().collect()
+}
+
+fn document(study: &Study) -> Document {
+    Document::of(study, &answers::answers(study))
 }
