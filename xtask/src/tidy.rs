@@ -20,6 +20,7 @@ const PURE: &[(&str, &[&str])] = &[
             "carve-gpu-model",
             "carve-karpenter",
             "carve-planner",
+            "carve-study",
             "serde",
             "serde_json",
             "thiserror",

@@ -4,6 +4,7 @@ use crate::class::Class;
 use crate::observed::Ratio;
 use carve_economics::{Hours, Price};
 use carve_gpu_model::{Bytes, Isolation, Mebibytes, Mechanism, Mechanisms, Product};
+use carve_study::Study;
 use serde::{Deserialize, Serialize};
 
 /// A cluster as it is.
@@ -211,7 +212,7 @@ pub enum Domains {
 }
 
 /// By what advice is made.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Settings {
     /// How long money is told for.
     pub hours: Hours,
@@ -223,6 +224,8 @@ pub struct Settings {
     pub margin_percent: u64,
     /// What the cluster has beside whole GPUs.
     pub mechanisms: Mechanisms,
+    /// What was measured of ways to share on a card of the cluster.
+    pub study: Option<Study>,
 }
 
 impl Default for Settings {
@@ -233,6 +236,7 @@ impl Default for Settings {
             samples: 20,
             margin_percent: 10,
             mechanisms: Mechanisms::ANY.without(Mechanism::Limiter),
+            study: None,
         }
     }
 }

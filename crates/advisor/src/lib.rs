@@ -18,6 +18,7 @@ mod remedies;
 mod rules;
 mod score;
 mod series;
+mod studied;
 
 pub use advice::{
     Advice, Advised, Basis, Cheaper, Diff, Fleet, FleetMoney, GpuThen, MachineRow, NodeThen, PartThen,

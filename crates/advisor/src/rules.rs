@@ -3,6 +3,7 @@
 use crate::advice::{Basis, Reason};
 use crate::input::{Evidence, Node, Settings, Workload};
 use crate::observed::{Observed, observed};
+use crate::studied;
 use carve_economics::{Parts, dominant};
 use carve_gpu_model::{Isolation, Mebibytes, Mechanism, Product, ProfileName, ProfileTable, Sharing};
 use carve_planner::{Hardware, Needs, Size, Way, choose};
@@ -212,8 +213,21 @@ fn ways(workload: &Workload, observed: &Observed, memory: Mebibytes, gpu: &Gpu<'
             ruled.refused.push(why);
             continue;
         }
+        let studied = gpu.settings.study.as_ref().and_then(|study| {
+            studied::says(study, gpu.product, studied::like(workload, observed), mechanism)
+        });
         match way(workload, mechanism, compute, memory, gpu) {
-            Ok(Some(way)) => ruled.ways.push(way),
+            // Who names a mechanism gets it, whatever others measured.
+            Ok(Some(way)) => match studied {
+                Some(says) if !says.fits && workload.named.is_none() => {
+                    ruled.refused.push(reason("study", format!("{mechanism}: {}", says.words)));
+                }
+                Some(says) => {
+                    let because = format!("{}; {}", way.because, says.words);
+                    ruled.ways.push(Offer { because, ..way });
+                }
+                None => ruled.ways.push(way),
+            },
             Ok(None) => {}
             Err(because) => {
                 let rule = if workload.isolation == Isolation::Tenant { "tenants" } else { "mechanism" };

@@ -27,6 +27,9 @@ pub(crate) struct AdviseArgs {
     pub(crate) cluster: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) asked: AskedOf,
+    /// A study that carve bench made on a card of the cluster: what it measured weighs. Alone it says what suits which work
+    #[arg(long, value_name = "STUDY.json")]
+    pub(crate) study: Option<PathBuf>,
     /// Prices that win over the built-in list: a type and dollars an hour on each line
     #[arg(long, value_name = "FILE")]
     pub(crate) prices: Option<PathBuf>,

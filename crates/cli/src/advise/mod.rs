@@ -5,6 +5,7 @@ mod asked;
 mod live;
 mod scored;
 mod show;
+mod studied;
 mod write;
 
 use crate::args::MachineArgs;
@@ -15,10 +16,15 @@ use carve_advisor::{Advice, Domains, Prices, Settings, Situation, advise, observ
 use carve_economics::Hours;
 use carve_formats::prometheus::{self, Series};
 use carve_gpu_model::{Mechanism, Mechanisms};
+use carve_study::Study;
 use serde::Serialize;
 
 /// Reads, advises, prints and writes.
 pub(crate) fn answer(machine: &MachineArgs, args: &AdviseArgs) -> Outcome {
+    let study = args.study.as_deref().map(crate::bench::read).transpose()?;
+    if let Some(study) = study.as_ref().filter(|_| is_alone(args)) {
+        return studied::answer(study, args.output);
+    }
     let prices = prices(args)?;
     let mut situation = cluster(machine, args, &prices)?;
     let series = series(machine, args)?;
@@ -50,12 +56,21 @@ pub(crate) fn answer(machine: &MachineArgs, args: &AdviseArgs) -> Outcome {
         let scored = score(&past, &situation);
         return put(args.output, &scored, || scored::table(&scored));
     }
-    let advice = advise(&situation, &settings(args), &prices);
+    let advice = advise(&situation, &settings(args, study), &prices);
     put(args.output, &advice, || show::table(&advice, args.patch.is_some()))?;
     match &args.patch {
         Some(folder) => write::write(folder, &advice),
         None => Ok(()),
     }
+}
+
+/// Whether nothing of a cluster was given beside a study.
+fn is_alone(args: &AdviseArgs) -> bool {
+    args.cluster.is_empty()
+        && args.metrics.is_empty()
+        && args.prometheus.is_none()
+        && args.live.is_none()
+        && args.score.is_none()
 }
 
 fn put(output: AdviseOutput, data: &impl Serialize, table: impl FnOnce() -> String) -> Outcome {
@@ -66,13 +81,14 @@ fn put(output: AdviseOutput, data: &impl Serialize, table: impl FnOnce() -> Stri
     }
 }
 
-fn settings(args: &AdviseArgs) -> Settings {
+fn settings(args: &AdviseArgs, study: Option<Study>) -> Settings {
     let offered = args.mechanisms.iter().map(|one| one.mechanism());
     Settings {
         hours: Hours(args.hours),
         window: args.window,
         margin_percent: args.margin,
         mechanisms: offered.fold(Mechanisms::NONE.with(Mechanism::Exclusive), Mechanisms::with),
+        study,
         ..Settings::default()
     }
 }

@@ -176,7 +176,8 @@ fn kept(file: &Path, resume: bool) -> Result<Option<Study>, Failure> {
     }
 }
 
-fn read(file: &Path) -> Result<Study, Failure> {
+/// A study that was kept.
+pub(crate) fn read(file: &Path) -> Result<Study, Failure> {
     Study::read(&input::read_recorded(file)?).map_err(|error| Failure {
         code: UNREADABLE,
         ..Failure::new(format!("{}: {error}", input::shown(file)))
