@@ -4,6 +4,7 @@ mod fleets;
 
 use carve_advisor::{Advice, Basis, Class, Dtype, Evidence, Settings, Situation, advise, score};
 use carve_gpu_model::{Isolation, Mechanism, Mechanisms};
+use carve_study::{Card, Cell, Figures, Outcome, Scope, Strategy, Study, Workload, simulate};
 use fleets::{node, quarters, replica, workload};
 
 fn advice(situation: &Situation) -> Advice {
@@ -301,4 +302,59 @@ fn advice_that_was_followed_scores_what_it_promised() {
         sample.value.0 = 3500 << 20;
     }
     assert_eq!(score(&read, &after).workloads[0].holds, Some(false), "it outgrew what was advised");
+}
+
+/// A study of the T4s of `quarters`, in which light inference shared by a mechanism does so many times what one does alone.
+fn study(card: &str, mechanism: Mechanism, gain: f64) -> Study {
+    let card = Card {
+        name: card.to_owned(),
+        memory_mib: 15_360,
+        multiprocessors: 40,
+        driver: "580.1".to_owned(),
+        cuda: "13.0".to_owned(),
+        mig: None,
+        processors: 8,
+        simulated: false,
+    };
+    let mut study = simulate(card, Scope::Default, 1, "2026-11-17T10:00:00Z".to_owned(), "0.1.0");
+    study.card.simulated = false;
+    let dedicated = study.dedicated(Workload::Light).unwrap().clone();
+    for tenants in [2, 4] {
+        let mut shared = dedicated.clone();
+        for figure in [&mut shared.total.median, &mut shared.total.low, &mut shared.total.high] {
+            *figure *= gain;
+        }
+        shared.tenants = vec![shared.tenants[0].clone(); tenants];
+        for strategy in Strategy::ALL.into_iter().filter(|one| one.mechanism() == Some(mechanism)) {
+            let cell = Cell::Share { workload: Workload::Light, strategy, tenants: tenants as u8 };
+            study.put(cell, Outcome::Measured(Figures::Shared(shared.clone())));
+        }
+    }
+    study
+}
+
+#[test]
+fn what_a_study_measured_of_the_same_card_weighs() {
+    let studied = |card: &str, gain| {
+        let settings = Settings {
+            study: Some(study(card, Mechanism::TimeSlicing, gain)),
+            ..with(&[Mechanism::TimeSlicing])
+        };
+        advise(&quarters(), &settings, &Default::default())
+    };
+    let good = studied("Tesla T4", 1.8);
+    assert!(good.workloads.iter().all(|one| one.advised.change), "{good:#?}");
+    let because = &good.workloads[0].reasons.iter().map(|reason| reason.words.clone()).collect::<String>();
+    assert!(because.contains("measured with light inference on this card (2026-11-17)"), "{because}");
+
+    let bad = studied("Tesla T4", 0.9);
+    assert!(bad.workloads.iter().all(|one| !one.advised.change));
+    let refused = &bad.workloads[0].refused;
+    assert!(
+        refused.iter().any(|reason| reason.rule == "study" && reason.words.contains("0.90 times")),
+        "{refused:?}"
+    );
+
+    let other = studied("NVIDIA H200", 0.9);
+    assert!(other.workloads.iter().all(|one| one.advised.change), "of another card it says nothing");
 }
