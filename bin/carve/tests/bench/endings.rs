@@ -47,19 +47,23 @@ fn an_interrupt_ends_everything_and_keeps_what_was_measured() {
 #[test]
 fn after_a_kill_tenants_end_by_themselves_and_the_next_run_clears_the_rest() {
     let machine = with_a_cell(0.5, 1000);
-    let before = machine.study();
-    let mut child = machine.start(&["--resume", "--cells", "light/mps/2"]);
-    until("tenants", || machine.tenants() == 2);
-    signal(&child, Signal::KILL);
-    child.wait().expect("its end");
-    until("tenants end", || machine.tenants() == 0);
-    assert_eq!(machine.study(), before);
-    let left = machine.left_behind();
-    assert!(left.len() == 1 && left[0] == format!("carve-bench-{}", child.id()), "{left:?}");
-    assert!(machine.processes().iter().any(|words| words.contains("mps-control")), "the daemon is there");
+    let mut cells = vec!["light/mps/2"];
+    cells.extend(limiter().map(|_| "light/limiter/2"));
+    for cell in cells {
+        let before = machine.study();
+        let mut child = machine.start(&["--resume", "--cells", cell]);
+        until("tenants", || machine.tenants() == 2);
+        signal(&child, Signal::KILL);
+        child.wait().expect("its end");
+        until("tenants end", || machine.tenants() == 0);
+        assert_eq!(machine.study(), before);
+        assert_eq!(machine.left_behind(), [format!("carve-bench-{}", child.id())], "{cell}");
+        let has_daemon = machine.processes().iter().any(|words| words.contains("mps-control"));
+        assert_eq!(has_daemon, cell == "light/mps/2");
 
-    let next = machine.bench(&["--resume", "--cells", "light/mig/2"]);
-    assert!(next.ended_well, "{}", next.words);
-    assert_eq!(machine.left_behind(), Vec::<String>::new());
-    until("the daemon ends", || machine.processes().is_empty());
+        let next = machine.bench(&["--resume", "--cells", "light/mig/2"]);
+        assert!(next.ended_well, "{}", next.words);
+        assert_eq!(machine.left_behind(), Vec::<String>::new(), "{cell}");
+        until("the daemon ends", || machine.processes().is_empty());
+    }
 }
