@@ -20,8 +20,8 @@ const fn takes(name: &'static CStr, always: u64, of_block: u64) -> (&'static CSt
     (name, Effect::Takes { always, of_block })
 }
 
-/// All of them. From `empty` on they are those of the tenants whose work is measured; a whole GPU of 132 multiprocessors
-/// is near enough to what these figures give, and nothing more is meant by them.
+/// All of them. From `empty` on they are those of the tenants whose work is measured: microseconds for layers and products,
+/// milliseconds for `burn` on a whole GPU. No figure of a real one follows from these.
 const ALL: [(&CStr, Effect); 13] = [
     (c"vector_add", Effect::VectorAdd),
     (c"spin", Effect::Spin),
