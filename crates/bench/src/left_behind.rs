@@ -1,6 +1,7 @@
 //! What runs that were killed left behind: their folders, and MPS daemons in them.
 
 use crate::mps;
+use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,8 @@ pub fn clear_left_behind(temporary: &Path, mps_control: Option<&Path>) -> PathBu
     for folder in entries.map(|entry| entry.path()) {
         let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let pid = name.strip_prefix(PREFIX).and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
-        if pid.is_none_or(|pid| test_kill_process(pid).is_ok()) {
+        // One that may not be asked is somebody else's, and is there.
+        if pid.is_none_or(|pid| test_kill_process(pid) != Err(Errno::SRCH)) {
             continue;
         }
         if let Some(program) = mps_control {

@@ -1,4 +1,5 @@
-//! What processes share of the devices: until when each device is busy, and how much memory every process holds.
+//! What processes share of the devices: until when each device is busy, how much memory every process holds, and how many
+//! faults the clients of each MPS daemon have met.
 //!
 //! The board is a file that all of them have in memory (`CARVE_SIM_CUDA_CLOCK`), or memory of this process alone.
 //! Kernels of a device run one after another, first come first served: a launch moves the device's `busy_until` and
@@ -14,8 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
 
-/// More devices than any machine has.
+/// More devices than any machine has, and more MPS daemons than any test.
 const DEVICES: usize = 64;
+const DAEMONS: usize = 256;
 
 /// More pairs of process and device than any test has.
 const HOLDERS: usize = 1024;
@@ -24,16 +26,19 @@ const HOLDERS: usize = 1024;
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Layout {
-    devices: [DeviceLine; DEVICES],
+    /// Until when each is busy.
+    devices: [Line; DEVICES],
+    /// How many faults the clients of each have met.
+    daemons: [Line; DAEMONS],
     holders: [Holder; HOLDERS],
 }
 
 #[derive(Debug)]
 #[repr(C)]
-struct DeviceLine {
-    /// Which device; 0 is none.
+struct Line {
+    /// Of what; 0 is nothing.
     key: AtomicU64,
-    busy_until: AtomicU64,
+    value: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -64,10 +69,13 @@ pub(crate) struct Board(&'static Layout);
 impl Board {
     /// One that this process has to itself.
     pub(crate) fn own() -> Self {
-        let line = || DeviceLine { key: AtomicU64::new(0), busy_until: AtomicU64::new(0) };
+        let line = || Line { key: AtomicU64::new(0), value: AtomicU64::new(0) };
         let holder = || Holder { pid: AtomicU64::new(0), key: AtomicU64::new(0), bytes: AtomicU64::new(0) };
-        let layout =
-            Layout { devices: std::array::from_fn(|_| line()), holders: std::array::from_fn(|_| holder()) };
+        let layout = Layout {
+            devices: std::array::from_fn(|_| line()),
+            daemons: std::array::from_fn(|_| line()),
+            holders: std::array::from_fn(|_| holder()),
+        };
         // The session lives as long as the process, and so does its board.
         Board(Box::leak(Box::new(layout)))
     }
@@ -91,28 +99,29 @@ impl Board {
     /// A kernel takes its place on a device: not before a moment, and after all that were launched before it. Answers
     /// when it ends.
     pub(crate) fn occupy(self, key: u64, not_before: Moment, nanoseconds: u64) -> Moment {
-        let Some(line) = self.line(key) else { return not_before.max(now()).saturating_add(nanoseconds) };
+        let Some(line) = line(&self.0.devices, key) else {
+            return not_before.max(now()).saturating_add(nanoseconds);
+        };
         let start = |busy_until: Moment| busy_until.max(not_before).max(now());
         let mut end = 0;
         // The closure never refuses, so neither does the update.
-        let _ = line.busy_until.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |busy_until| {
+        let _ = line.value.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |busy_until| {
             end = start(busy_until).saturating_add(nanoseconds);
             Some(end)
         });
         end
     }
 
-    fn line(self, key: u64) -> Option<&'static DeviceLine> {
-        let claims = |line: &&DeviceLine| match line.key.compare_exchange(
-            0,
-            key,
-            Ordering::SeqCst,
-            Ordering::SeqCst,
-        ) {
-            Ok(_) => true,
-            Err(found) => found == key,
-        };
-        self.0.devices.iter().find(claims)
+    /// How many faults the clients of an MPS daemon have met so far.
+    pub(crate) fn faults(self, daemon: u64) -> u64 {
+        line(&self.0.daemons, daemon).map_or(0, |line| line.value.load(Ordering::SeqCst))
+    }
+
+    /// One of them has met one more.
+    pub(crate) fn add_fault(self, daemon: u64) {
+        if let Some(line) = line(&self.0.daemons, daemon) {
+            line.value.fetch_add(1, Ordering::SeqCst);
+        }
     }
 
     /// What other living processes hold of a device.
@@ -161,6 +170,15 @@ impl Board {
             holder.pid.store(0, Ordering::SeqCst);
         }
     }
+}
+
+/// The line of a key, or the first that is nobody's.
+fn line(lines: &'static [Line], key: u64) -> Option<&'static Line> {
+    let claims = |line: &&Line| match line.key.compare_exchange(0, key, Ordering::SeqCst, Ordering::SeqCst) {
+        Ok(_) => true,
+        Err(found) => found == key,
+    };
+    lines.iter().find(claims)
 }
 
 fn own_pid() -> u64 {

@@ -278,13 +278,15 @@ impl Session {
         self.alive(number)
     }
 
-    /// A context in which a kernel died answers nothing else.
-    fn alive(&mut self, number: u32) -> Answer<Here> {
+    /// A context in which a kernel died answers nothing else; nor does any of a client whose MPS server has met a fault.
+    pub(crate) fn alive(&mut self, number: u32) -> Answer<Here> {
         // In a green context everything is the primary one's.
         let number = self.contexts.green.get(&number).copied().unwrap_or(number);
+        let lost = self.mps_client.as_ref().is_some_and(|client| client.is_lost(self.board));
         let context = self.contexts.get_mut(number)?;
         match context.died_of {
             Some(code) => Err(code),
+            None if lost => Err(Code::ILLEGAL_ADDRESS),
             None => Ok(Here { context: number, device: context.device }),
         }
     }

@@ -139,9 +139,7 @@ impl Session {
         let moment = self.moment(number)?;
         self.refuse_while_capturing()?;
         let context = self.events.get(number)?.context;
-        if let Some(code) = self.contexts.get_mut(context)?.died_of {
-            return Err(code);
-        }
+        self.alive(context)?;
         if moment <= now() { Ok(()) } else { Err(Code::NOT_READY) }
     }
 

@@ -45,10 +45,8 @@ things! {
     Module = 2,
     /// A module that belongs to no context.
     Library = 14,
-    /// The kernel `vector_add` of a module.
-    VectorAdd = 3,
-    /// The kernel `spin` of a module.
-    Spin = 4,
+    /// A kernel of a module; [`crate::kernels::Kernel`] tells which by the number.
+    Kernel = 3,
     /// A stream that was created.
     Stream = 5,
     /// An event.

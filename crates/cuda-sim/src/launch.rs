@@ -1,9 +1,11 @@
-//! Kernels: `vector_add`, which calculates on the CPU when it is launched, and `spin`, which only takes time.
+//! Launches: what a kernel is called with, its place on the device, and what it leaves behind or dies of.
 
 use crate::abi::Arguments;
 use crate::clock::NEVER;
 use crate::error::{Answer, Code};
-use crate::handle::{Handle, Thing};
+use crate::handle::Handle;
+use crate::kernels::Effect;
+use crate::module::kernel;
 use crate::session::Session;
 use crate::settings::Fault;
 use crate::work::Work;
@@ -19,7 +21,9 @@ const MOST_THREADS: u64 = 1024;
 pub(crate) enum Call {
     VectorAdd(VectorAdd),
     /// Takes so many nanoseconds.
-    Spin(u64),
+    Takes(u64),
+    /// Writes where nothing is.
+    Fault,
 }
 
 /// What `vector_add` is called with.
@@ -81,21 +85,21 @@ impl Session {
         (blocks, threads): Shape,
         arguments: Arguments,
     ) -> Answer<Call> {
-        let thing = function.thing()?;
-        let (Thing::VectorAdd(module) | Thing::Spin(module)) = thing else {
-            return Err(Code::INVALID_HANDLE);
-        };
-        if !self.modules.has(module, context) {
-            return Err(Code::INVALID_HANDLE);
-        }
+        let kernel = kernel(function)?;
+        let effect = kernel.effect().filter(|_| self.modules.has(kernel.module, context));
+        let effect = effect.ok_or(Code::INVALID_HANDLE)?;
         let product = |shape: [u32; 3]| shape.into_iter().map(u64::from).product::<u64>();
         let of_block = product(threads);
         if of_block == 0 || of_block > MOST_THREADS || product(blocks) == 0 {
             return Err(Code::INVALID_VALUE);
         }
-        Ok(match thing {
-            Thing::Spin(_) => Call::Spin(arguments.at(0, 0)?),
-            _ => Call::VectorAdd(VectorAdd {
+        Ok(match effect {
+            Effect::Spin => Call::Takes(arguments.at(0, 0)?),
+            Effect::Takes { always, of_block } => {
+                Call::Takes(product(blocks).saturating_mul(of_block).saturating_add(always))
+            }
+            Effect::Fault => Call::Fault,
+            Effect::VectorAdd => Call::VectorAdd(VectorAdd {
                 left: arguments.at(0, 0)?,
                 right: arguments.at(1, 8)?,
                 sum: arguments.at(2, 16)?,
@@ -112,8 +116,8 @@ impl Session {
         let device = self.contexts.get_mut(context)?.device;
         let key = self.devices.get(device as usize).ok_or(Code::INVALID_DEVICE)?.key();
         let nanoseconds = match call {
-            Call::Spin(nanoseconds) => *nanoseconds,
-            Call::VectorAdd(_) => 0,
+            Call::Takes(nanoseconds) => *nanoseconds,
+            Call::VectorAdd(_) | Call::Fault => 0,
         };
         let end = match self.fault {
             Some(Fault::Hang) => NEVER,
@@ -122,7 +126,8 @@ impl Session {
         self.streams.get_mut(stream)?.ready = end;
         let died_of = match (self.fault, call) {
             (Some(Fault::LaunchFails), _) => Some(Code::LAUNCH_FAILED),
-            (Some(Fault::Hang), _) | (_, Call::Spin(_)) => None,
+            (Some(Fault::Hang), _) | (_, Call::Takes(_)) => None,
+            (_, Call::Fault) => Some(Code::ILLEGAL_ADDRESS),
             (fault, Call::VectorAdd(call)) => {
                 let calculated = self.vector_add(*call, fault == Some(Fault::WrongSum));
                 calculated.is_err().then_some(Code::ILLEGAL_ADDRESS)
@@ -130,6 +135,9 @@ impl Session {
         };
         if died_of.is_some() {
             self.contexts.get_mut(context)?.died_of = died_of;
+            if let Some(client) = &self.mps_client {
+                client.die(self.board);
+            }
         }
         Ok(())
     }

@@ -8,15 +8,16 @@
 //! | `CARVE_SIM_MACHINE`, `CARVE_SIM_STATE` | the machine, as for the simulated `libnvidia-ml.so.1` |
 //! | `CARVE_SIM_DEV` | folder of device nodes, likewise: only GPUs and MIG devices with theirs are there |
 //! | `CUDA_VISIBLE_DEVICES` | which devices this process sees, by index or UUID |
-//! | `CUDA_MPS_PIPE_DIRECTORY` | limits of an MPS client stand in its file `carve-sim-limits` |
+//! | `CUDA_MPS_PIPE_DIRECTORY` | limits of an MPS client stand in its file `carve-sim-limits`; clients of one daemon die together, where they share a clock |
 //! | `CARVE_SIM_CUDA_FAULT` | `wrong-sum`, `launch-fails`, `hang`, `pools-in-pieces` or `alloc-fails:N` |
 //! | `CARVE_SIM_TRACE` | file to which every call appends `cuName -> code`, as the simulated NVML does |
-//! | `CARVE_SIM_CUDA_CLOCK` | a file: processes that name the same one share the devices' time and memory |
+//! | `CARVE_SIM_CUDA_CLOCK` | a file: processes that name the same one share the devices' time and memory, and faults under MPS |
 //!
 //! Device memory is bookkeeping with pages of host memory behind what was written; addresses are numbers that are
-//! never followed. Two kernels can run: `vector_add`, on the CPU, and `spin`, which does nothing for as many
-//! nanoseconds as its argument says. Time is bookkeeping as well: a launch computes when its kernel ends, asking compares that with
-//! the clock, and waiting sleeps.
+//! never followed. The kernels that can run stand in [`kernels`]: `vector_add`, on the CPU; `spin`, which does nothing for as many
+//! nanoseconds as its argument says; those of the tenants that `carve bench` starts, which do nothing for as long as their
+//! blocks are thought to take; and `fault`, which ends its context as a bad address does. Time is bookkeeping as well: a launch computes when its
+//! kernel ends, asking compares that with the clock, and waiting sleeps.
 //!
 //! ```text
 //!   launch ──▶ stream ──▶ not captured: the kernel takes its place on the board, the stream knows when it ends
@@ -45,11 +46,13 @@ mod event;
 mod graph;
 mod handle;
 mod host;
+mod kernels;
 mod launch;
 mod limits;
 mod mapping;
 mod memory;
 mod module;
+mod mps_client;
 mod multicast;
 mod pages;
 mod physical;

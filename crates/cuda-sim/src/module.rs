@@ -2,12 +2,9 @@
 
 use crate::error::{Answer, Code};
 use crate::handle::{Handle, Numbered, Thing};
+use crate::kernels::Kernel;
 use crate::session::Session;
 use std::ffi::CStr;
-
-/// The kernels that can run here.
-const VECTOR_ADD: &CStr = c"vector_add";
-const SPIN: &CStr = c"spin";
 
 /// A module.
 #[derive(Debug)]
@@ -33,11 +30,10 @@ impl Modules {
     }
 }
 
-/// The module that a kernel is in, and the kernel's name.
-fn kernel(function: Handle) -> Answer<(u32, &'static CStr)> {
+/// The kernel that a handle means.
+pub(crate) fn kernel(function: Handle) -> Answer<Kernel> {
     match function.thing()? {
-        Thing::VectorAdd(module) => Ok((module, VECTOR_ADD)),
-        Thing::Spin(module) => Ok((module, SPIN)),
+        Thing::Kernel(number) => Ok(Kernel::from_number(number)),
         _ => Err(Code::INVALID_HANDLE),
     }
 }
@@ -94,22 +90,20 @@ impl Session {
         let module = self.modules.0.get(number)?;
         let entries = module.text.split(".entry").skip(1);
         let mut names = entries.filter_map(|rest| rest.split(['(', '{']).next()).map(str::trim);
-        let things = [Thing::VectorAdd(number), Thing::Spin(number)].map(Handle::of);
-        let named = things
-            .into_iter()
-            .find(|thing| kernel(*thing).is_ok_and(|(_, known)| known.to_bytes() == name.as_bytes()));
-        if names.any(|entry| entry == name) { named.ok_or(Code::NOT_FOUND) } else { Err(Code::NOT_FOUND) }
+        let named = Kernel::named(number, name).filter(|_| names.any(|entry| entry == name));
+        named.map(|kernel| Handle::of(Thing::Kernel(kernel.number()))).ok_or(Code::NOT_FOUND)
     }
 
     /// The name of a kernel that is still there.
     pub(crate) fn function_name(&self, function: Handle) -> Answer<&'static CStr> {
-        let (module, name) = kernel(function)?;
-        self.modules.0.get(module).map(|_| name)
+        let kernel = kernel(function)?;
+        self.modules.0.get(kernel.module)?;
+        kernel.name().ok_or(Code::INVALID_HANDLE)
     }
 
     /// The module of a kernel that is still there.
     pub(crate) fn function_module(&self, function: Handle) -> Answer<Handle> {
-        let (module, _) = kernel(function)?;
+        let module = kernel(function)?.module;
         self.modules.0.get(module).map(|_| Handle::of(Thing::Module(module)))
     }
 }

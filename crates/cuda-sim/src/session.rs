@@ -14,6 +14,7 @@ use crate::launch::Prepared;
 use crate::limits::Limits;
 use crate::memory::Memory;
 use crate::module::Modules;
+use crate::mps_client::MpsClient;
 use crate::multicast::Multicast;
 use crate::physical::Virtual;
 use crate::pool::Pools;
@@ -34,6 +35,8 @@ pub(crate) struct Session {
     /// What this process sees; settled at `cuInit`, as the driver does.
     pub(crate) devices: Vec<Device>,
     pub(crate) limits: Limits,
+    /// What this process is to the MPS daemon that its pipe directory is of.
+    pub(crate) mps_client: Option<MpsClient>,
     pub(crate) fault: Option<Fault>,
     /// What the devices are to all processes.
     pub(crate) board: Board,

@@ -4,6 +4,7 @@ use crate::board::{Board, BoardError};
 use crate::device;
 use crate::error::Code;
 use crate::limits::{Limits, LimitsError};
+use crate::mps_client::MpsClient;
 use crate::session::Session;
 use crate::visible::visible;
 use carve_gpu_host::{GpuHost, HostError};
@@ -82,9 +83,10 @@ pub(crate) fn cuda_version() -> Result<(u32, u32), SettingsError> {
 pub(crate) fn from_environment() -> Result<Session, SettingsError> {
     let host = machine()?;
     let fault = filled(FAULT)?.map(|text| fault(&text)).transpose()?;
-    let limits = match filled(MPS_PIPE)? {
+    let pipe = filled(MPS_PIPE)?;
+    let limits = match &pipe {
         Some(folder) => {
-            let told = Limits::read(Path::new(&folder)).map_err(SettingsError::Limits)?;
+            let told = Limits::read(Path::new(folder)).map_err(SettingsError::Limits)?;
             told.lowered(filled(MPS_MEMORY)?.as_deref(), filled(MPS_THREADS)?.as_deref())
         }
         None => Limits::default(),
@@ -97,11 +99,13 @@ pub(crate) fn from_environment() -> Result<Session, SettingsError> {
         Some(file) => Board::shared(Path::new(&file))?,
         None => Board::own(),
     };
+    let mps_client = pipe.and_then(|folder| MpsClient::of(Path::new(&folder), board));
     Ok(Session {
         host,
         cuda,
         devices,
         limits,
+        mps_client,
         fault,
         board,
         contexts: Default::default(),

@@ -203,10 +203,7 @@ impl Session {
             _ => {
                 let Thing::Stream(number) = stream.thing()? else { return Err(Code::INVALID_HANDLE) };
                 let context = self.streams.all.get(number)?.context;
-                return match self.contexts.get_mut(context)?.died_of {
-                    Some(code) => Err(code),
-                    None => Ok(number),
-                };
+                return self.alive(context).map(|_| number);
             }
         };
         let here = self.here()?;

@@ -35,7 +35,7 @@ pub(crate) struct RunStudyArgs {
     /// Folder for the study and its pages
     #[arg(long, value_name = "DIR", default_value = "carve-study")]
     pub(crate) dir: PathBuf,
-    /// Go on with the study in the folder: cells that have an outcome are not measured again
+    /// Go on with the study in the folder: cells that were measured or failed are left as they are, skipped ones are tried again
     #[arg(long)]
     pub(crate) resume: bool,
     /// Stop in time before this has gone by, such as 9m

@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 /// What C has for every handle.
 pub(crate) type Pointer = *mut c_void;
 
-/// A program with both kernels that the library can run.
+/// A program with the kernels that calculate and that take as long as they are told.
 pub(crate) const PTX: &CStr = c".version 6.0
     .visible .entry vector_add(.param .u64 a) { ret; }
     .visible .entry spin(.param .u64 ns) { ret; }";
