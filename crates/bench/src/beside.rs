@@ -16,28 +16,26 @@ impl Bench<'_> {
         &mut self,
         (victim, aggressor): (Workload, Workload),
         strategy: Strategy,
-        timing: &Timing,
+        (pass, timing): (u32, &Timing),
     ) -> Result<Beside, CellError> {
         let (mut alone, mut beside) = (Vec::new(), Vec::new());
-        for start in 0..timing.starts {
-            let seed = u64::from(start) * 1000;
-            let stage = self.stage(strategy, 2)?;
-            let mut sampler = Sampler::new(self.gpu.index);
-            let mut tenants = Tenants::none();
-            tenants.start(self.command(&stage, 0, &stage.spec(victim, seed + 1)))?;
-            tenants.ready(&mut self.meanwhile(&mut sampler))?;
-            tenants.all(Told::Window(timing.warm_up), timing.warm_up, &mut self.meanwhile(&mut sampler))?;
-            self.windows(&mut tenants, timing, &mut sampler, &mut alone)?;
+        let seed = u64::from(pass) * 1000;
+        let stage = self.stage(strategy, 2)?;
+        let mut sampler = Sampler::new(self.gpu.index);
+        let mut tenants = Tenants::none();
+        tenants.start(self.command(&stage, 0, &stage.spec(victim, seed + 1)))?;
+        tenants.ready(&mut self.meanwhile(&mut sampler))?;
+        tenants.all(Told::Window(timing.warm_up), timing.warm_up, &mut self.meanwhile(&mut sampler))?;
+        self.windows(&mut tenants, timing, &mut sampler, &mut alone)?;
 
-            let mut neighbour = Tenants::none();
-            neighbour.start(self.command(&stage, 1, &stage.spec(aggressor, seed + 2)))?;
-            neighbour.ready(&mut self.meanwhile(&mut sampler))?;
-            let seconds = UNDER_WAY * 2.0 + timing.window * f64::from(timing.windows);
-            neighbour.tell(0, Told::Window(seconds))?;
-            sleep(Duration::from_secs_f64(UNDER_WAY));
-            self.windows(&mut tenants, timing, &mut sampler, &mut beside)?;
-            neighbour.done(seconds, &mut self.meanwhile(&mut sampler))?;
-        }
+        let mut neighbour = Tenants::none();
+        neighbour.start(self.command(&stage, 1, &stage.spec(aggressor, seed + 2)))?;
+        neighbour.ready(&mut self.meanwhile(&mut sampler))?;
+        let seconds = UNDER_WAY * 2.0 + timing.window * f64::from(timing.windows);
+        neighbour.tell(0, Told::Window(seconds))?;
+        sleep(Duration::from_secs_f64(UNDER_WAY));
+        self.windows(&mut tenants, timing, &mut sampler, &mut beside)?;
+        neighbour.done(seconds, &mut self.meanwhile(&mut sampler))?;
         let nothing = || CellError::Tenant { which: 1, why: "it measured nothing".to_owned() };
         Ok(Beside {
             alone: looked_at(victim, &alone).ok_or_else(nothing)?,

@@ -3,11 +3,11 @@
 use crate::{Bench, CellError};
 use carve_study::{Cell, Figures, Outcome, Study};
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Who looks on: shows what is done, and keeps the study.
 pub trait Watch {
-    /// A cell begins; so many of so many were done before it.
+    /// A cell begins; so many of so many that were left are done.
     fn begins(&mut self, cell: &Cell, done: usize, of: usize);
 
     /// A cell has ended, and is part of the study now. An error ends the run.
@@ -56,24 +56,25 @@ fn all(
     until: Option<Instant>,
     watch: &mut dyn Watch,
 ) -> Ended {
-    // What could not be done may be possible now, because something was installed or allowed meanwhile; to find out costs nothing.
-    let is_left = |cell: &Cell| matches!(study.outcome(cell), None | Some(Outcome::Skipped(_)));
-    let left: Vec<Cell> = cells.iter().copied().filter(is_left).collect();
-    let before = cells.len() - left.len();
+    let work = work(study, cells);
     let mut longest = FIRST;
-    for (position, cell) in left.iter().enumerate() {
+    for (position, (pass, cell)) in work.iter().enumerate() {
         if bench.is_stopped() {
             return Ended::Stopped;
         }
-        if until.is_some_and(|until| Instant::now() + std::time::Duration::from_secs_f64(longest) > until) {
+        // One that was tried in this run and can not be done, or failed, is not tried again in a later pass.
+        if *pass > 1 && !matches!(study.outcome(cell), Some(Outcome::Measured(_))) {
+            continue;
+        }
+        if until.is_some_and(|until| Instant::now() + Duration::from_secs_f64(longest) > until) {
             return Ended::OutOfTime;
         }
-        watch.begins(cell, before + position, cells.len());
+        watch.begins(cell, position, work.len());
         let begun = Instant::now();
         if position == 0 {
             bench.wake();
         }
-        let outcome = match bench.cell(cell, study) {
+        let outcome = match bench.cell(cell, *pass, study) {
             Ok(figures) => Outcome::Measured(figures),
             Err(CellError::Stopped) => return Ended::Stopped,
             Err(CellError::NotHere(why)) => Outcome::Skipped(why),
@@ -84,7 +85,10 @@ fn all(
         let took = begun.elapsed().as_secs_f64();
         longest = if position == 0 { took.max(5.0) } else { longest.max(took) };
         study.seconds += took;
-        study.put(*cell, outcome);
+        match *pass {
+            1 => study.put(*cell, outcome),
+            _ => study.add(*cell, outcome),
+        }
         if let Err(error) = watch.ended(cell, study) {
             return Ended::NotKept(error);
         }
@@ -92,8 +96,22 @@ fn all(
     Ended::Complete
 }
 
+/// What is left to do, pass after pass. What could not be done may be possible now, because something was installed or allowed meanwhile;
+/// to find out costs nothing. What a mishap does is seen once.
+fn work(study: &Study, cells: &[Cell]) -> Vec<(u32, Cell)> {
+    let is_left = |pass: u32, cell: &Cell| match study.outcome(cell) {
+        None | Some(Outcome::Skipped(_)) => pass == 1 || !matches!(cell, Cell::Mishap { .. }),
+        Some(Outcome::Failed(_)) => false,
+        Some(Outcome::Measured(_)) => study.passes(cell) < pass && !matches!(cell, Cell::Mishap { .. }),
+    };
+    let passes = 1..=study.timing.passes.max(1);
+    passes
+        .flat_map(|pass| cells.iter().filter(move |cell| is_left(pass, cell)).map(move |cell| (pass, *cell)))
+        .collect()
+}
+
 impl Bench<'_> {
-    fn cell(&mut self, cell: &Cell, study: &Study) -> Result<Figures, CellError> {
+    fn cell(&mut self, cell: &Cell, pass: u32, study: &Study) -> Result<Figures, CellError> {
         let tenants = match cell {
             Cell::Overhead => 1,
             Cell::Share { tenants, .. } => u32::from(*tenants),
@@ -107,10 +125,10 @@ impl Bench<'_> {
         match *cell {
             Cell::Overhead => self.overhead(&study.timing).map(Figures::Overhead),
             Cell::Share { workload, strategy, .. } => {
-                self.share((workload, strategy, tenants), study).map(Figures::Shared)
+                self.share((workload, strategy, tenants), pass, study).map(Figures::Shared)
             }
             Cell::Beside { victim, aggressor, strategy } => {
-                self.beside((victim, aggressor), strategy, &study.timing).map(Figures::Beside)
+                self.beside((victim, aggressor), strategy, (pass, &study.timing)).map(Figures::Beside)
             }
             Cell::Mishap { mishap, strategy } => self.mishap(mishap, strategy).map(Figures::Happened),
         }

@@ -73,57 +73,46 @@ impl Bench<'_> {
     pub(crate) fn share(
         &mut self,
         (workload, strategy, count): (Workload, Strategy, u32),
+        pass: u32,
         study: &Study,
     ) -> Result<Shared, CellError> {
         let timing = study.timing;
         let mut seen: Vec<Seen> = (0..count).map(|_| Seen::default()).collect();
         let mut totals = Vec::new();
         let mut sampler = Sampler::new(self.gpu.index);
-        let mut pace = None;
-        for start in 0..timing.starts {
-            let stage = self.stage(strategy, count)?;
-            let mut tenants = Tenants::none();
-            for which in 0..stage.processes() {
-                let seed = u64::from(start) * 1000 + u64::from(which) + 1;
-                tenants.start(self.command(&stage, which, &stage.spec(workload, seed)))?;
+        let stage = self.stage(strategy, count)?;
+        let mut tenants = Tenants::none();
+        for which in 0..stage.processes() {
+            let seed = u64::from(pass) * 1000 + u64::from(which);
+            tenants.start(self.command(&stage, which, &stage.spec(workload, seed)))?;
+        }
+        let mut unseen = Sampler::new(self.gpu.index);
+        tenants.ready(&mut self.meanwhile(&mut unseen))?;
+        note_start(&mut seen, &tenants);
+        let warm_up = Told::Window(timing.warm_up);
+        let warm = tenants.all(warm_up, timing.warm_up, &mut self.meanwhile(&mut unseen))?;
+        let pace = Pace::of(workload, study, &timing, &warm)?;
+        for _ in 0..timing.windows {
+            let told = pace.told(&timing);
+            let done = tenants.all(told, timing.window * 8.0, &mut self.meanwhile(&mut sampler))?;
+            let mut total = 0.0;
+            for (one, done) in seen.iter_mut().zip(&done) {
+                let rate = done.amount / pace.seconds(&timing, done);
+                total += rate;
+                one.rate.push(rate);
+                one.p50.push(done.p50_ms);
+                one.p95.push(done.p95_ms);
+                one.p99.push(done.p99_ms);
+                one.completion.push(done.seconds);
             }
-            let mut unseen = Sampler::new(self.gpu.index);
-            tenants.ready(&mut self.meanwhile(&mut unseen))?;
-            note_start(&mut seen, &tenants);
-            let warm = tenants.all(
-                Told::Window(timing.warm_up),
-                timing.warm_up,
-                &mut self.meanwhile(&mut unseen),
-            )?;
-            let pace = match pace {
-                Some(pace) => pace,
-                None => *pace.insert(Pace::of(workload, study, &timing, &warm)?),
-            };
-            for _ in 0..timing.windows {
-                let done = tenants.all(
-                    pace.told(&timing),
-                    timing.window * 8.0,
-                    &mut self.meanwhile(&mut sampler),
-                )?;
-                let mut total = 0.0;
-                for (one, done) in seen.iter_mut().zip(&done) {
-                    let rate = done.amount / pace.seconds(&timing, done);
-                    total += rate;
-                    one.rate.push(rate);
-                    one.p50.push(done.p50_ms);
-                    one.p95.push(done.p95_ms);
-                    one.p99.push(done.p99_ms);
-                    one.completion.push(done.seconds);
-                }
-                totals.push(total);
-            }
+            totals.push(total);
         }
         let job = match pace {
-            Some(Pace::Job(pieces, products)) => Some((pieces as f64 * products) as u64),
+            Pace::Job(pieces, products) => Some((pieces as f64 * products) as u64),
             _ => None,
         };
         let arrivals = match pace {
-            Some(Pace::Open(rate)) => Some(rate),
+            Pace::Open(rate) => Some(rate),
             _ => None,
         };
         let tenants: Option<Vec<Tenant>> =

@@ -12,6 +12,7 @@ mod compare;
 mod evidence;
 mod figures;
 mod finding;
+mod join;
 mod model;
 mod ranking;
 mod ratio;

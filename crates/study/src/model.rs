@@ -95,7 +95,7 @@ impl Model {
     }
 
     fn times(&self) -> u32 {
-        (self.timing.windows * self.timing.starts).max(1)
+        (self.timing.windows * self.timing.passes).max(1)
     }
 
     /// Pieces a millisecond that come for a tenant, where they come when they like.
@@ -149,7 +149,7 @@ impl Model {
                 completion_s: job.map(|_| spread(&seconds)),
                 job,
                 arrivals: player.arrivals.map(|each_ms| short(each_ms * 1000.0)),
-                start_up_s: noise.spread(start_up(strategy, place, player), self.timing.starts),
+                start_up_s: noise.spread(start_up(strategy, place, player), self.timing.passes),
                 memory_mib: setting.memory_mib[place],
             });
         }

@@ -25,14 +25,14 @@ pub struct Timing {
     pub window: f64,
     /// How often that is repeated in the same processes.
     pub windows: u32,
-    /// How often processes are started anew for it.
-    pub starts: u32,
+    /// How often the whole study is gone through, with processes started anew: what changes in minutes is in the spread then.
+    pub passes: u32,
 }
 
 impl Timing {
     /// Seconds that a cell takes beside starting its processes.
     pub fn seconds(&self) -> f64 {
-        (self.warm_up + self.window * f64::from(self.windows)) * f64::from(self.starts)
+        (self.warm_up + self.window * f64::from(self.windows)) * f64::from(self.passes)
     }
 }
 
@@ -67,9 +67,9 @@ impl Scope {
     /// How each of its cells is measured.
     pub const fn timing(self) -> Timing {
         match self {
-            Scope::Quick => Timing { warm_up: 0.3, window: 0.5, windows: 3, starts: 1 },
-            Scope::Default => Timing { warm_up: 0.3, window: 0.5, windows: 2, starts: 2 },
-            Scope::Full => Timing { warm_up: 0.5, window: 1.0, windows: 3, starts: 2 },
+            Scope::Quick => Timing { warm_up: 0.2, window: 0.4, windows: 2, passes: 2 },
+            Scope::Default => Timing { warm_up: 0.3, window: 0.5, windows: 2, passes: 2 },
+            Scope::Full => Timing { warm_up: 0.5, window: 1.0, windows: 3, passes: 2 },
         }
     }
 

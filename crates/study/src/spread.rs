@@ -38,6 +38,17 @@ impl Spread {
         })
     }
 
+    /// Of two passes: between their medians, as far as either went.
+    pub fn join(&self, other: &Spread) -> Spread {
+        let (own, others) = (f64::from(self.times), f64::from(other.times));
+        Spread {
+            median: (self.median * own + other.median * others) / (own + others).max(1.0),
+            low: self.low.min(other.low),
+            high: self.high.max(other.high),
+            times: self.times + other.times,
+        }
+    }
+
     /// How far from the median it may be: half of what lies between the least and the most.
     pub fn half(&self) -> f64 {
         (self.high - self.low) / 2.0
@@ -89,7 +100,7 @@ impl fmt::Display for Spread {
 #[cfg(test)]
 mod tests {
     use super::{Spread, number};
-    use proptest::prelude::{prop, prop_assert, proptest};
+    use proptest::prelude::{prop, prop_assert, prop_assert_eq, proptest};
 
     #[test]
     fn the_middle_the_least_and_the_most() {
@@ -130,6 +141,9 @@ mod tests {
             let spread = Spread::of(&measured).unwrap();
             prop_assert!(spread.low <= spread.median && spread.median <= spread.high);
             prop_assert!(spread.agrees(&spread));
+            let joined = spread.join(&spread);
+            prop_assert_eq!((joined.low, joined.high, joined.times), (spread.low, spread.high, spread.times * 2));
+            prop_assert!((joined.median - spread.median).abs() <= 1e-6 * spread.median.abs().max(1.0));
         }
     }
 }

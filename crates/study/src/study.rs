@@ -45,9 +45,16 @@ pub enum Outcome {
 pub struct Record {
     /// Which.
     pub cell: Cell,
+    /// How often it was gone through.
+    #[serde(default = "once")]
+    pub passes: u32,
     /// What came of it.
     #[serde(flatten)]
     pub outcome: Outcome,
+}
+
+fn once() -> u32 {
+    1
 }
 
 /// A study.
@@ -147,11 +154,30 @@ impl Study {
         self.scope.cells().into_iter().filter(|cell| self.outcome(cell).is_none()).collect()
     }
 
+    /// How often a cell was gone through.
+    pub fn passes(&self, cell: &Cell) -> u32 {
+        self.cells.iter().find(|record| record.cell == *cell).map_or(0, |record| record.passes)
+    }
+
+    /// Adds what came of another pass over a cell. What fails in any pass has failed.
+    pub fn add(&mut self, cell: Cell, outcome: Outcome) {
+        let Some(record) = self.cells.iter_mut().find(|record| record.cell == cell) else {
+            self.cells.push(Record { cell, passes: 1, outcome });
+            return;
+        };
+        record.passes += 1;
+        record.outcome = match (record.outcome.clone(), outcome) {
+            (Outcome::Measured(before), Outcome::Measured(later)) => Outcome::Measured(before.join(later)),
+            (Outcome::Failed(why), Outcome::Measured(_)) => Outcome::Failed(why),
+            (_, later) => later,
+        };
+    }
+
     /// Puts what came of a cell in, in place of what came of it before.
     pub fn put(&mut self, cell: Cell, outcome: Outcome) {
         match self.cells.iter_mut().find(|record| record.cell == cell) {
-            Some(record) => record.outcome = outcome,
-            None => self.cells.push(Record { cell, outcome }),
+            Some(record) => *record = Record { cell, passes: 1, outcome },
+            None => self.cells.push(Record { cell, passes: 1, outcome }),
         }
     }
 

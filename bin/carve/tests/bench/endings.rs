@@ -15,7 +15,7 @@ fn with_a_cell(window: f64, windows: u32) -> Machine {
     let machine = Machine::with_short_windows();
     machine.outcomes(&["light/dedicated/1"], &[]);
     machine.change_study(|study| {
-        study["timing"] = json!({"warm_up": 0.05, "window": window, "windows": windows, "starts": 1})
+        study["timing"] = json!({"warm_up": 0.05, "window": window, "windows": windows, "passes": 1})
     });
     machine
 }

@@ -69,7 +69,7 @@ impl Machine {
         let told = machine.bench(&["--quick", "--cells", "light/mig/2"]);
         assert!(told.ended_well, "{}", told.words);
         machine.change_study(|study| {
-            study["timing"] = json!({"warm_up": 0.05, "window": 0.1, "windows": 2, "starts": 2});
+            study["timing"] = json!({"warm_up": 0.05, "window": 0.1, "windows": 2, "passes": 2});
         });
         machine
     }

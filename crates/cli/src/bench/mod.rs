@@ -132,16 +132,21 @@ fn measure(machine: &MachineArgs, args: &RunStudyArgs) -> Outcome {
         return Err(Failure::new(format!("{} is of another card ({})", file.display(), study.card.name))
             .hint("give another folder with --dir"));
     }
+    // Who goes on with more than was begun gets more; what was measured stays.
+    study.scope = study.scope.max(scope);
     let cells = chosen_cells(args, study.scope);
-    let mut progress = Progress::new(file.clone(), cells.len());
+    let mut progress = Progress::new(file.clone());
     let until = args.time.map(|time| begun + time);
     let ended = run(&mut bench, &mut study, &cells, until, &mut progress);
     progress.clear();
     match ended {
         Ended::Complete => {}
         Ended::OutOfTime => {
-            let left = cells.iter().filter(|cell| study.outcome(cell).is_none()).count();
-            eprintln!("carve: the time is up; {left} cells are left, and --resume goes on with them");
+            let left = match cells.iter().filter(|cell| study.outcome(cell).is_none()).count() {
+                0 => "some cells were not measured as often as they should".to_owned(),
+                left => format!("{left} cells are left"),
+            };
+            eprintln!("carve: the time is up; {left}; --resume goes on");
         }
         Ended::Stopped => {
             eprintln!("carve: stopped; what was measured is kept, and --resume goes on");

@@ -15,9 +15,9 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    pub(crate) fn new(file: PathBuf, cells: usize) -> Self {
+    pub(crate) fn new(file: PathBuf) -> Self {
         let bar = io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new(cells as u64);
+            let bar = ProgressBar::new(0);
             let style =
                 ProgressStyle::with_template("{bar:28} {pos}/{len}  {elapsed}, {eta} left  {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("━╸─"));
@@ -43,8 +43,9 @@ impl Progress {
 }
 
 impl Watch for Progress {
-    fn begins(&mut self, cell: &Cell, done: usize, _of: usize) {
+    fn begins(&mut self, cell: &Cell, done: usize, of: usize) {
         if let Some(bar) = &self.bar {
+            bar.set_length(of as u64);
             bar.set_position(done as u64);
             bar.set_message(cell.to_string());
         }

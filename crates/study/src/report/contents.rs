@@ -85,7 +85,7 @@ fn facts(study: &Study) -> Vec<(String, String)> {
             "Each cell",
             format!(
                 "{} × {} of {} s, after {} s of warm-up",
-                plural(timing.starts, "start", "starts"),
+                plural(timing.passes, "pass", "passes"),
                 plural(timing.windows, "window", "windows"),
                 timing.window,
                 timing.warm_up
