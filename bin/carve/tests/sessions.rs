@@ -35,6 +35,11 @@ fn machines() {
 }
 
 #[test]
+fn bench() {
+    session("bench.txt");
+}
+
+#[test]
 fn advise() {
     session("advise.txt");
 }

@@ -14,8 +14,24 @@ pub(crate) fn own(temporary: &Path) -> PathBuf {
     temporary.join(format!("{PREFIX}{}", std::process::id()))
 }
 
-/// Clears away what runs left whose process has ended, and answers the folder of this one's.
-pub fn clear_left_behind(temporary: &Path, mps_control: Option<&Path>) -> PathBuf {
+/// The layout of a GPU before a run cut it, and that a run set the length of turns: notes in its folder, for whoever comes after it was
+/// killed.
+pub(crate) const LAYOUT: &str = "mig-checkpoint.json";
+pub(crate) const TURNS: &str = "turns-were-set";
+
+/// What was found of earlier runs.
+#[derive(Debug)]
+pub struct LeftBehind {
+    /// The folder of this process's run; it is not made yet.
+    pub own: PathBuf,
+    /// Folders of runs that were killed while settings of the card were changed.
+    pub changed: Vec<PathBuf>,
+}
+
+/// Clears away what runs left whose process has ended. Where they had changed settings of the card, their folders stay until those are put back
+/// ([`crate::Bench::put_back_left_behind`]).
+pub fn clear_left_behind(temporary: &Path, mps_control: Option<&Path>) -> LeftBehind {
+    let mut changed = Vec::new();
     let entries = fs::read_dir(temporary).into_iter().flatten().flatten();
     for folder in entries.map(|entry| entry.path()) {
         let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -27,9 +43,13 @@ pub fn clear_left_behind(temporary: &Path, mps_control: Option<&Path>) -> PathBu
         if let Some(program) = mps_control {
             mps::end_left_behind(program, &folder);
         }
-        let _ = fs::remove_dir_all(&folder);
+        if folder.join(LAYOUT).exists() || folder.join(TURNS).exists() {
+            changed.push(folder);
+        } else {
+            let _ = fs::remove_dir_all(&folder);
+        }
     }
-    own(temporary)
+    LeftBehind { own: own(temporary), changed }
 }
 
 #[cfg(test)]
@@ -47,8 +67,12 @@ mod tests {
         let dead = make(format!("{PREFIX}{}", i32::MAX));
         let alive = make(format!("{PREFIX}{}", std::os::unix::process::parent_id()));
         let other = make("letters".to_owned());
-        let own = clear_left_behind(folder.path(), None);
+        let cut = make(format!("{PREFIX}{}", i32::MAX - 1));
+        std::fs::write(cut.join(super::LAYOUT), "").unwrap();
+        let left = clear_left_behind(folder.path(), None);
         assert!(!dead.exists() && alive.exists() && other.exists());
-        assert!(own.ends_with(format!("{PREFIX}{}", std::process::id())) && !own.exists());
+        assert!(left.own.ends_with(format!("{PREFIX}{}", std::process::id())) && !left.own.exists());
+        assert_eq!(left.changed, std::slice::from_ref(&cut), "what must be put back first stays");
+        assert!(cut.exists());
     }
 }

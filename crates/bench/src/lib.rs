@@ -27,5 +27,5 @@ mod tenants;
 
 pub use bench::{Bench, Programs};
 pub use error::CellError;
-pub use left_behind::clear_left_behind;
+pub use left_behind::{LeftBehind, clear_left_behind};
 pub use run::{Ended, Watch, run};

@@ -42,10 +42,14 @@ pub fn run(
     watch: &mut dyn Watch,
 ) -> Ended {
     let ended = all(bench, study, cells, until, watch);
-    for words in bench.put_back() {
-        watch.trouble(&words);
+    let trouble = bench.put_back();
+    for words in &trouble {
+        watch.trouble(words);
     }
-    let _ = std::fs::remove_dir_all(&bench.folder);
+    // Where something could not be put back, the next run tries it by the notes in the folder.
+    if trouble.is_empty() {
+        let _ = std::fs::remove_dir_all(&bench.folder);
+    }
     ended
 }
 
@@ -122,13 +126,14 @@ impl Bench<'_> {
         {
             return Err(CellError::NotHere(why));
         }
+        let timing = study.timing.of(cell);
         match *cell {
-            Cell::Overhead => self.overhead(&study.timing).map(Figures::Overhead),
+            Cell::Overhead => self.overhead(&timing).map(Figures::Overhead),
             Cell::Share { workload, strategy, .. } => {
-                self.share((workload, strategy, tenants), pass, study).map(Figures::Shared)
+                self.share((workload, strategy, tenants), (pass, timing), study).map(Figures::Shared)
             }
             Cell::Beside { victim, aggressor, strategy } => {
-                self.beside((victim, aggressor), strategy, (pass, &study.timing)).map(Figures::Beside)
+                self.beside((victim, aggressor), strategy, (pass, &timing)).map(Figures::Beside)
             }
             Cell::Mishap { mishap, strategy } => self.mishap(mishap, strategy).map(Figures::Happened),
         }

@@ -1,12 +1,17 @@
 //! Settings of the card that a strategy needs: MIG devices and the length of turns. Changed only where that is allowed, and put back.
 
+use crate::left_behind::{LAYOUT, TURNS};
 use crate::{Bench, CellError};
 use carve_dra_driver::{SetTurns, SmiTurns};
 use carve_formats::mig_parted::MigPartedConfig;
 use carve_gpu_model::GpuUuid;
-use carve_mig_manager::{ApplyOptions, HookRunner, Layout, Silent, apply, inventory, restore};
+use carve_mig_manager::{
+    ApplyOptions, HookRunner, Layout, Silent, apply, checkpoint, inventory, restore, write_whole,
+};
 use carve_study::Strategy;
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 /// What was changed, and what it was before.
 #[derive(Debug, Default)]
@@ -87,8 +92,11 @@ impl Bench<'_> {
         }
         if self.changed.layout.is_none() {
             let gpus = inventory(&*self.host).map_err(|error| failed(&error))?;
-            let own = gpus.iter().find(|state| state.gpu.uuid == self.gpu.uuid);
-            self.changed.layout = own.map(Layout::of);
+            let own = gpus.into_iter().find(|state| state.gpu.uuid == self.gpu.uuid);
+            let own = own.ok_or_else(|| CellError::Setting("the GPU is gone".to_owned()))?;
+            let text = checkpoint(std::slice::from_ref(&own)).map_err(|error| failed(&error))?;
+            self.note(LAYOUT, &text)?;
+            self.changed.layout = Some(Layout::of(&own));
         }
         let text =
             format!("version: v1\nmig-configs: {{bench: [{{devices: [{}], {what}}}]}}\n", self.gpu.index);
@@ -112,8 +120,36 @@ impl Bench<'_> {
         if !self.change_settings {
             return Err(CellError::NotHere("the length of turns may not be changed".to_owned()));
         }
+        if interval != OWN {
+            self.note(TURNS, "")?;
+        }
         self.changed.turns = interval != OWN;
         self.turns(interval).map_err(CellError::Setting)
+    }
+
+    /// Writes down what was, before it is changed.
+    fn note(&self, name: &str, text: &str) -> Result<(), CellError> {
+        let path = self.folder.join(name);
+        let written = fs::create_dir_all(&self.folder).and_then(|()| write_whole(&path, text.as_bytes()));
+        written.map_err(|source| CellError::Folder { path, source })
+    }
+
+    /// Puts back what a run had changed that was killed; the words of what came of it.
+    pub fn put_back_left_behind(&mut self, folder: &Path) -> Result<String, String> {
+        let mut back = Vec::new();
+        if folder.join(TURNS).exists() {
+            self.turns(OWN)?;
+            back.push("the length of turns is the driver's own again");
+        }
+        if let Ok(text) = fs::read_to_string(folder.join(LAYOUT)) {
+            let layouts = Layout::from_checkpoint(&text).map_err(|error| error.to_string())?;
+            let (options, hooks) = (ApplyOptions::default(), HookRunner::default());
+            restore(&mut *self.host, self.state_dir, &layouts, options, &hooks, &mut Silent)
+                .map_err(|error| error.to_string())?;
+            back.push("MIG is as it was");
+        }
+        let _ = fs::remove_dir_all(folder);
+        Ok(back.join(", "))
     }
 
     fn turns(&self, interval: u32) -> Result<(), String> {

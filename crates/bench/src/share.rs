@@ -73,10 +73,9 @@ impl Bench<'_> {
     pub(crate) fn share(
         &mut self,
         (workload, strategy, count): (Workload, Strategy, u32),
-        pass: u32,
+        (pass, timing): (u32, Timing),
         study: &Study,
     ) -> Result<Shared, CellError> {
-        let timing = study.timing;
         let mut seen: Vec<Seen> = (0..count).map(|_| Seen::default()).collect();
         let mut totals = Vec::new();
         let mut sampler = Sampler::new(self.gpu.index);

@@ -32,7 +32,7 @@ pub use finding::{Check, Finding, findings};
 pub use model::{Model, simulate};
 pub use ranking::{Property, Rank, Ranking, ranking};
 pub use scope::{Scope, Timing};
-pub use spread::Spread;
+pub use spread::{RESOLUTION, Spread};
 pub use strategy::Strategy;
 pub use study::{Card, Outcome, Record, Study, StudyError};
 pub use verdict::{Choice, PATIENCE, UNHURT, Verdict, WORTHWHILE, verdicts};

@@ -29,7 +29,19 @@ pub struct Timing {
     pub passes: u32,
 }
 
+/// Turns under the limiter come round in up to 2 s where kernels are long, and it takes as long to find out how long they are.
+const SLOW_TURNS: (f64, f64) = (2.5, 2.0);
+
 impl Timing {
+    /// How a cell is measured: as all are, or longer where a strategy needs more time to show what it does.
+    pub fn of(&self, cell: &Cell) -> Timing {
+        let slow = cell.strategy() == Some(Strategy::Limiter) && cell.workloads().contains(&Workload::Burn);
+        if !slow {
+            return *self;
+        }
+        Timing { warm_up: self.warm_up.max(SLOW_TURNS.0), window: self.window.max(SLOW_TURNS.1), ..*self }
+    }
+
     /// Seconds that a cell takes beside starting its processes.
     pub fn seconds(&self) -> f64 {
         (self.warm_up + self.window * f64::from(self.windows)) * f64::from(self.passes)

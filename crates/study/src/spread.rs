@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
+/// What is told of nothing to be more exact: a few windows may agree by chance, and two runs on one machine differ by some tenths of a percent.
+pub const RESOLUTION: f64 = 0.005;
+
 /// The middle of what was measured, the least and the most.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
@@ -49,9 +52,20 @@ impl Spread {
         }
     }
 
-    /// How far from the median it may be: half of what lies between the least and the most.
+    /// How far from the median it may be: half of what lies between the least and the most, and never less than [`RESOLUTION`] of the
+    /// median.
     pub fn half(&self) -> f64 {
-        (self.high - self.low) / 2.0
+        ((self.high - self.low) / 2.0).max(self.median.abs() * RESOLUTION)
+    }
+
+    /// So many times as much.
+    pub(crate) fn times(&self, factor: f64) -> Spread {
+        Spread {
+            median: self.median * factor,
+            low: self.low * factor,
+            high: self.high * factor,
+            times: self.times,
+        }
     }
 
     /// The same as a part of the median, in percent.

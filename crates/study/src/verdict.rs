@@ -275,7 +275,7 @@ impl Choice {
     pub fn title(&self) -> String {
         match self {
             Choice::Share { strategy, tenants, .. } => {
-                format!("{} with {} tenants", strategy.title(), word(*tenants))
+                format!("{}, {} tenants", strategy.title(), word(*tenants))
             }
             Choice::DoNotShare { .. } => "do not share".to_owned(),
             Choice::NotKnown { .. } => "not known".to_owned(),

@@ -41,3 +41,24 @@ fn turns_are_set_and_are_the_drivers_own_again() {
     }
     assert_eq!(machine.turns().as_deref(), Some("0"));
 }
+
+#[test]
+fn what_a_killed_run_had_cut_is_put_back_by_the_next() {
+    let machine = Machine::with_short_windows();
+    let before = machine.gpu();
+    machine.change_study(|study| {
+        study["timing"] = json!({"warm_up": 0.05, "window": 0.5, "windows": 1000, "passes": 1});
+        study["cells"] = json!([]);
+    });
+    let mut child = machine.start(&["--resume", "--change-settings", "--cells", "light/mig/2"]);
+    until("tenants", || machine.tenants() == 2);
+    kill_process(Pid::from_child(&child), Signal::KILL).expect("a signal");
+    child.wait().expect("its end");
+    until("tenants end", || machine.tenants() == 0);
+    assert_ne!(machine.gpu(), before, "it is cut still");
+
+    let next = machine.bench(&["--resume", "--cells", "light/mig-mps/2"]);
+    assert!(next.ended_well && next.words.contains("MIG is as it was"), "{}", next.words);
+    assert_eq!(machine.gpu(), before);
+    assert_eq!(machine.left_behind(), Vec::<String>::new());
+}

@@ -25,6 +25,9 @@ use std::time::Instant;
 /// Of a simulated card whose number of them is not known.
 const USUAL_MULTIPROCESSORS: u32 = 108;
 
+/// Of a simulated machine; enough that tenants do not wait for them.
+const USUAL_PROCESSORS: u32 = 16;
+
 /// The study in its folder.
 const STUDY: &str = "study.json";
 
@@ -92,7 +95,7 @@ fn simulated(chosen: &Chosen, args: &RunStudyArgs) -> Outcome {
         driver: driver.version,
         cuda: format!("{}.{}", driver.cuda.0, driver.cuda.1),
         mig: gpu.mig_capable.then_some(false),
-        processors: 0,
+        processors: USUAL_PROCESSORS,
         simulated: true,
     };
     let study = simulate(card, args.scope(), args.seed, now(), env!("CARGO_PKG_VERSION"));
@@ -112,17 +115,29 @@ fn measure(machine: &MachineArgs, args: &RunStudyArgs) -> Outcome {
     make(&args.dir)?;
     let mut study = kept(&file, args.resume)?;
     let programs = programs(args)?;
-    let folder = clear_left_behind(&std::env::temp_dir(), programs.mps_control.as_deref().ok());
+    let left = clear_left_behind(&std::env::temp_dir(), programs.mps_control.as_deref().ok());
     let stop = stop::listen()?;
     let multiprocessors = multiprocessors(&gpu)?;
     let mut bench = Bench::new(
         chosen.host.as_mut(),
         gpu,
         programs,
-        (folder, &chosen.state_dir),
+        (left.own, &chosen.state_dir),
         args.change_settings,
         stop,
     );
+    for folder in &left.changed {
+        match bench.put_back_left_behind(folder) {
+            Ok(words) => eprintln!("carve: a run that was killed had changed settings of the card; {words}"),
+            Err(why) => {
+                return Err(Failure::new(format!("what a killed run changed can not be put back: {why}"))
+                    .hint(format!(
+                        "{} has what was; carve mig restore -f takes its checkpoint",
+                        folder.display()
+                    )));
+            }
+        }
+    }
     let scope = args.scope();
     let card = bench.card(multiprocessors);
     let mut study = study

@@ -63,44 +63,62 @@ impl Demand {
     /// On the card that the numbers were fitted to.
     fn reference(workload: Workload) -> Demand {
         let light = Demand {
-            host_ms: 0.6,
-            gpu_ms: 0.45,
-            uses: Resources { multiprocessors: 0.12, bandwidth: 0.15, power: 0.2 },
-            kernels: 100.0,
-            block_ms: 0.004,
-            memory_mib: Some(700),
+            host_ms: 0.80,
+            gpu_ms: 0.385,
+            uses: Resources { multiprocessors: 0.3, bandwidth: 0.2, power: 0.22 },
+            kernels: 72.0,
+            block_ms: 0.019,
+            memory_mib: Some(336),
             amount: 1.0,
             start_s: 0.25,
         };
         let heavy = Demand {
-            host_ms: 0.25,
-            gpu_ms: 2.6,
-            uses: Resources { multiprocessors: 0.88, bandwidth: 0.5, power: 0.8 },
+            host_ms: 0.045,
+            gpu_ms: 1.80,
+            uses: Resources { multiprocessors: 0.85, bandwidth: 0.15, power: 0.4 },
             block_ms: 0.001,
-            memory_mib: Some(1_500),
             ..light
         };
         let batch = Demand {
-            host_ms: 0.6,
-            gpu_ms: 0.13,
-            uses: Resources { multiprocessors: 0.1, bandwidth: 0.05, power: 0.12 },
-            kernels: 50.0,
+            host_ms: 1.94,
+            gpu_ms: 0.667,
+            uses: Resources { multiprocessors: 0.1, bandwidth: 0.02, power: 0.22 },
+            kernels: 150.0,
             block_ms: 0.002,
-            memory_mib: Some(64),
+            memory_mib: Some(1),
             amount: 50.0,
             ..light
         };
         let burn = Demand {
             host_ms: 0.01,
-            gpu_ms: 1.663,
-            // Power is what holds it back: on 71 of 100 multiprocessors it is as fast as on all of them.
-            uses: Resources { multiprocessors: 0.71, bandwidth: 0.3, power: 1.0 },
+            gpu_ms: 3.82,
+            uses: Resources { multiprocessors: 0.89, bandwidth: 0.05, power: 0.74 },
             kernels: 1.0,
             block_ms: 0.015,
             memory_mib: None,
-            // 10^12 operations of a product of two matrices with 8,192 rows and columns.
-            amount: 1.099_511_627_776,
-            start_s: 0.4,
+            // 10^12 operations of 10,000 rounds on 132 multiprocessors.
+            amount: 1.384,
+            start_s: 0.3,
+        };
+        let encoder = Demand {
+            host_ms: 2.61,
+            gpu_ms: 0.95,
+            uses: Resources { multiprocessors: 0.12, bandwidth: 0.15, power: 0.2 },
+            kernels: 100.0,
+            block_ms: 0.004,
+            memory_mib: Some(900),
+            amount: 1.0,
+            start_s: 2.9,
+        };
+        let products = Demand {
+            host_ms: 1.94,
+            gpu_ms: 0.6,
+            uses: Resources { multiprocessors: 0.1, bandwidth: 0.05, power: 0.12 },
+            kernels: 50.0,
+            block_ms: 0.002,
+            memory_mib: Some(64),
+            amount: 50.0,
+            start_s: 2.7,
         };
         match workload {
             Workload::Empty => Demand {
@@ -118,28 +136,37 @@ impl Demand {
             Workload::Burn => burn,
             Workload::Bandwidth => Demand {
                 host_ms: 0.01,
-                gpu_ms: 0.54,
-                uses: Resources { multiprocessors: 0.35, bandwidth: 1.0, power: 0.6 },
-                kernels: 1.0,
+                gpu_ms: 1.104,
+                uses: Resources { multiprocessors: 0.35, bandwidth: 1.0, power: 0.59 },
+                kernels: 4.0,
                 block_ms: 0.005,
-                memory_mib: Some(2_048),
-                // A gibibyte read and written, in 10^9 bytes.
-                amount: 2.147_483_648,
+                memory_mib: Some(1_024),
+                // Four times half a gibibyte read and written, in 10^9 bytes.
+                amount: 4.295,
                 start_s: 0.25,
             },
-            Workload::TorchLight => {
-                Demand { host_ms: 2.61, gpu_ms: 0.95, memory_mib: Some(900), start_s: 2.9, ..light }
-            }
-            Workload::TorchHeavy => {
-                Demand { host_ms: 0.55, gpu_ms: 2.72, memory_mib: Some(1_800), start_s: 2.9, ..heavy }
-            }
-            Workload::TorchBatch => {
-                Demand { host_ms: 1.94, gpu_ms: 0.6, memory_mib: Some(64), start_s: 2.7, ..batch }
-            }
-            Workload::TorchBurn => Demand { memory_mib: Some(1_200), start_s: 2.8, ..burn },
-            Workload::CupyBatch => {
-                Demand { host_ms: 7.0, gpu_ms: 2.0, memory_mib: Some(64), start_s: 1.6, ..batch }
-            }
+            Workload::TorchLight => encoder,
+            Workload::TorchHeavy => Demand {
+                host_ms: 0.55,
+                gpu_ms: 2.72,
+                uses: Resources { multiprocessors: 0.88, bandwidth: 0.5, power: 0.8 },
+                block_ms: 0.001,
+                memory_mib: Some(1_800),
+                ..encoder
+            },
+            Workload::TorchBatch => products,
+            Workload::TorchBurn => Demand {
+                host_ms: 0.01,
+                gpu_ms: 1.663,
+                // Power is what holds it back: on 71 of 100 multiprocessors it is as fast as on all of them.
+                uses: Resources { multiprocessors: 0.71, bandwidth: 0.3, power: 1.0 },
+                memory_mib: Some(1_200),
+                start_s: 2.8,
+                // 10^12 operations of a product of two matrices with 8,192 rows and columns.
+                amount: 1.099_511_627_776,
+                ..burn
+            },
+            Workload::CupyBatch => Demand { host_ms: 7.0, gpu_ms: 2.0, start_s: 1.6, ..products },
         }
     }
 }

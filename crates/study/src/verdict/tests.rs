@@ -6,6 +6,7 @@ use crate::{
     Beside, Cell, Class, Figures, Happened, Mishap, Outcome, Scope, Shared, Spread, Strategy, Study, Tenant,
     Victim, Workload, simulate,
 };
+use carve_gpu_model::Mechanism;
 use proptest::prelude::{ProptestConfig, any, prop, prop_assert, proptest};
 
 fn about(median: f64, percent: f64) -> Spread {
@@ -174,16 +175,15 @@ fn neighbours_that_must_not_hurt() {
 }
 
 #[test]
-fn a_modelled_h200_shares_light_and_small_work_and_not_what_fills_it() {
+fn a_modelled_h200_shares_light_and_small_work_by_mps() {
     let study = simulate(h200(), Scope::Full, 1, String::new(), "0.1.0");
     let all = verdicts(&study);
     assert_eq!(all.iter().map(|one| one.class).collect::<Vec<_>>(), Class::ALL);
-    let trusting: Vec<Option<Strategy>> =
-        all.iter().map(|one| chosen(&one.trusting).map(|(how, _)| how)).collect();
-    assert_eq!(trusting[0], Some(Strategy::Mps), "{}", all[0]);
+    let trusting: Vec<_> =
+        all.iter().map(|one| chosen(&one.trusting).and_then(|(how, _)| how.mechanism())).collect();
+    assert_eq!(trusting[0], Some(Mechanism::Mps), "{}", all[0]);
     assert_eq!(trusting[1], None, "{}", all[1]);
-    assert_eq!(trusting[2], Some(Strategy::Mps), "{}", all[2]);
-    assert_eq!(trusting[3], None, "{}", all[3]);
+    assert_eq!(trusting[2], Some(Mechanism::Mps), "{}", all[2]);
 }
 
 proptest! {
