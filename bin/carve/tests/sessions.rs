@@ -101,6 +101,7 @@ fn every_session_is_played() {
     let played = [
         "advise-refusals.txt",
         "advise.txt",
+        "bench.txt",
         "cost.txt",
         "dra.txt",
         "first-five-minutes.txt",
