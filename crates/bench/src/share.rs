@@ -5,6 +5,7 @@ use crate::tenants::Tenants;
 use crate::{Bench, CellError};
 use carve_study::{Shared, Spread, Strategy, Study, Tenant, Timing, Workload};
 use carve_workload::{Command as Told, Done};
+use std::time::Instant;
 
 /// Open loops get this part of what one tenant answers that has the card to itself.
 const LOAD: f64 = 0.3;
@@ -79,7 +80,9 @@ impl Bench<'_> {
         let mut seen: Vec<Seen> = (0..count).map(|_| Seen::default()).collect();
         let mut totals = Vec::new();
         let mut sampler = Sampler::new(self.gpu.index);
+        let begun = Instant::now();
         let stage = self.stage(strategy, count)?;
+        let daemon = stage.has_daemon().then(|| begun.elapsed().as_secs_f64());
         let mut tenants = Tenants::none();
         for which in 0..stage.processes() {
             let seed = u64::from(pass) * 1000 + u64::from(which);
@@ -120,6 +123,7 @@ impl Bench<'_> {
         Ok(Shared {
             tenants: tenants.ok_or_else(nothing)?,
             total: Spread::of(&totals).ok_or_else(nothing)?,
+            daemon_s: daemon.and_then(|seconds| Spread::of(&[seconds])),
             board: sampler.board(),
         })
     }

@@ -149,6 +149,11 @@ impl Stage {
         self.memory / u64::from(self.tenants)
     }
 
+    /// Whether an MPS daemon was started for it.
+    pub(crate) fn has_daemon(&self) -> bool {
+        self.mps.is_some()
+    }
+
     /// How many processes there are.
     pub(crate) fn processes(&self) -> u32 {
         if self.strategy.is_one_process() { 1 } else { self.tenants }

@@ -33,6 +33,9 @@ pub struct Shared {
     pub tenants: Vec<Tenant>,
     /// What they do together, a second, in the workload's unit.
     pub total: Spread,
+    /// Seconds until the MPS daemon listened that they are clients of, before any of them was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daemon_s: Option<Spread>,
     /// What the driver says of the board meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub board: Option<Board>,

@@ -34,7 +34,12 @@ fn shared(one: &Shared, other: Shared) -> Shared {
         (Some(one), Some(other)) => Some(board(&one, &other)),
         (one, other) => one.or(other),
     };
-    Shared { tenants, total: one.total.join(&other.total), board }
+    Shared {
+        tenants,
+        total: one.total.join(&other.total),
+        daemon_s: maybe(one.daemon_s, other.daemon_s),
+        board,
+    }
 }
 
 fn tenant(one: &Tenant, other: &Tenant) -> Tenant {

@@ -152,7 +152,12 @@ impl Model {
                 memory_mib: setting.memory_mib[place],
             });
         }
-        Ok(Shared { tenants: all, total: spread(&total), board: Some(self.board(&setting, &settled)) })
+        Ok(Shared {
+            tenants: all,
+            total: spread(&total),
+            daemon_s: None,
+            board: Some(self.board(&setting, &settled)),
+        })
     }
 
     fn board(&self, setting: &Setting, settled: &[Settled]) -> Board {

@@ -58,6 +58,16 @@ impl Spread {
         ((self.high - self.low) / 2.0).max(self.median.abs() * RESOLUTION)
     }
 
+    /// One after the other.
+    pub(crate) fn after(&self, before: &Spread) -> Spread {
+        Spread {
+            median: self.median + before.median,
+            low: self.low + before.low,
+            high: self.high + before.high,
+            times: self.times.min(before.times),
+        }
+    }
+
     /// So many times as much.
     pub(crate) fn times(&self, factor: f64) -> Spread {
         Spread {

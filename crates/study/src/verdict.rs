@@ -242,6 +242,8 @@ fn isolated(evidence: &[Evidence], worthwhile: &[&Evidence]) -> Choice {
             other => other,
         };
     }
+    let mig = evidence.iter().any(|one| one.strategy.is_mig());
+    let missing = if mig { "" } else { "; MIG, which keeps neighbours apart in hardware, was not measured" };
     let why = if worthwhile.is_empty() {
         "no way to share comes into question, for the same reason as where tenants trust each other"
             .to_owned()
@@ -267,7 +269,7 @@ fn isolated(evidence: &[Evidence], worthwhile: &[&Evidence]) -> Choice {
             .collect();
         format!("what is worth sharing was not seen to survive its neighbours: {}", list(&ended))
     };
-    Choice::DoNotShare { why }
+    Choice::DoNotShare { why: why + missing }
 }
 
 impl Choice {

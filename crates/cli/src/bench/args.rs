@@ -102,6 +102,9 @@ pub(crate) struct RenderArgs {
     /// Folder for its pages
     #[arg(long, value_name = "DIR", default_value = "carve-study")]
     pub(crate) dir: PathBuf,
+    /// What the pages are called; their pictures are in a folder of that name
+    #[arg(long, value_name = "NAME", default_value = super::pages::NAME)]
+    pub(crate) name: String,
 }
 
 #[derive(Debug, Args)]

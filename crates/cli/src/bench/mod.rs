@@ -38,7 +38,7 @@ pub(crate) fn bench(machine: &MachineArgs, args: &BenchArgs) -> Outcome {
         Some(BenchVerb::Compare(args)) => compared(args),
         Some(BenchVerb::Render(args)) => {
             let study = read(&args.study)?;
-            told(&study, &args.dir)
+            told(&study, &args.dir, &args.name)
         }
         Some(BenchVerb::Cells(args)) => cells(args),
     }
@@ -64,10 +64,10 @@ fn compared(args: &CompareArgs) -> Outcome {
 }
 
 /// Writes the pages, says what follows, and where more is to be read.
-fn told(study: &Study, folder: &Path) -> Outcome {
-    pages::write(study, folder)?;
+fn told(study: &Study, folder: &Path, name: &str) -> Outcome {
+    let page = pages::write(study, folder, name)?;
     print::out(&pages::answer(study))?;
-    eprintln!("carve: {} has all of it", folder.join(pages::PAGE).display());
+    eprintln!("carve: {} has all of it", page.display());
     Ok(())
 }
 
@@ -101,7 +101,7 @@ fn simulated(chosen: &Chosen, args: &RunStudyArgs) -> Outcome {
     let study = simulate(card, args.scope(), args.seed, now(), env!("CARGO_PKG_VERSION"));
     write_whole(&file, study.json().as_bytes())
         .map_err(|error| Failure::new(format!("{}: can not write it: {error}", file.display())))?;
-    told(&study, &args.dir)
+    told(&study, &args.dir, pages::NAME)
 }
 
 fn measure(machine: &MachineArgs, args: &RunStudyArgs) -> Outcome {
@@ -170,7 +170,7 @@ fn measure(machine: &MachineArgs, args: &RunStudyArgs) -> Outcome {
             return Err(Failure::new(format!("{}: can not write it: {error}", file.display())));
         }
     }
-    told(&study, &args.dir)
+    told(&study, &args.dir, pages::NAME)
 }
 
 /// The cells that are meant: those of the scope, or what was named.

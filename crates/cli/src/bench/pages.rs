@@ -1,27 +1,31 @@
 //! The pages of a study as files, and what of it is said at once.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::Failure;
 use carve_mig_manager::write_whole;
 use carve_study::{Study, report, verdicts};
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// The page for browsers.
-pub(crate) const PAGE: &str = "report.html";
-const MARKDOWN: &str = "report.md";
-const PICTURES: &str = "pictures";
+/// What pages are called where nobody names them.
+pub(crate) const NAME: &str = "report";
 
-/// Writes the pages of a study into a folder.
-pub(crate) fn write(study: &Study, folder: &Path) -> Outcome {
+/// The folder of the pictures of pages with a name.
+fn pictures_of(name: &str) -> &str {
+    if name == NAME { "pictures" } else { name }
+}
+
+/// Writes the pages of a study into a folder; answers the one for browsers.
+pub(crate) fn write(study: &Study, folder: &Path, name: &str) -> Result<PathBuf, Failure> {
     let refused = |path: &Path| {
         let path = path.display().to_string();
         move |error: std::io::Error| Failure::new(format!("{path}: can not write it: {error}"))
     };
-    let pictures = folder.join(PICTURES);
+    let pictures = folder.join(pictures_of(name));
+    let page = folder.join(format!("{name}.html"));
     std::fs::create_dir_all(&pictures).map_err(refused(&pictures))?;
     let mut files = vec![
-        (folder.join(PAGE), report::html(study)),
-        (folder.join(MARKDOWN), report::markdown(study, PICTURES)),
+        (page.clone(), report::html(study)),
+        (folder.join(format!("{name}.md")), report::markdown(study, pictures_of(name))),
     ];
     files.extend(
         report::pictures(study)
@@ -31,7 +35,7 @@ pub(crate) fn write(study: &Study, folder: &Path) -> Outcome {
     for (path, text) in files {
         write_whole(&path, text.as_bytes()).map_err(refused(&path))?;
     }
-    Ok(())
+    Ok(page)
 }
 
 /// What follows from a study, in the words of its pages.

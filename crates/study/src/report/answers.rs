@@ -1,7 +1,7 @@
 //! What follows from a study, before its figures: what suits which work, the order of strategies, and what became of the talk's findings.
 
 use crate::report::{Column, Section, Table};
-use crate::{Study, Verdict, findings, ranking, verdicts};
+use crate::{Evidence, Slowness, Study, Verdict, findings, ranking, verdicts};
 
 /// Sections that come before the figures; none where nothing was measured.
 pub(crate) fn answers(study: &Study) -> Vec<Section> {
@@ -28,14 +28,60 @@ fn answer(verdicts: &[Verdict]) -> Section {
          leaves at least 80 % of the rate. What differs by less than the spreads counts as the same, and then the simpler way wins.",
     );
     for verdict in verdicts {
-        let evidence = verdict.evidence.iter().map(ToString::to_string).collect();
         let part = Section::new(sentence(verdict.class.title()))
             .paragraph(format!("Where tenants trust each other: {}.", verdict.trusting))
             .paragraph(format!("Where neighbours must not hurt: {}.", verdict.isolated))
-            .list(evidence);
+            .table(evidence(&verdict.evidence));
         section = section.part(part);
     }
     section
+}
+
+/// What was measured, in figures that compare.
+fn evidence(all: &[Evidence]) -> Table {
+    let slower = all.first().map_or("", |one| match one.by {
+        Slowness::P99 => "p99 of the slowest, × of alone",
+        Slowness::Completion => "slowest job, × of alone",
+        Slowness::Rate => "slowest, times slower",
+    });
+    let mut table = Table::new(vec![
+        Column::words("way to share"),
+        Column::numbers("tenants"),
+        Column::numbers("together, × of one alone"),
+        Column::numbers(slower),
+        Column::numbers("least of most"),
+        Column::words("keeps beside its worst neighbour"),
+        Column::words("neighbours' mishaps"),
+        Column::words("for pods"),
+    ]);
+    let mut tenants = None;
+    let mut sorted: Vec<&Evidence> = all.iter().collect();
+    sorted.sort_by_key(|one| one.tenants);
+    for one in sorted {
+        if tenants.replace(one.tenants).is_some_and(|before| before != one.tenants) {
+            table.group();
+        }
+        let harm =
+            one.harm.map(|harm| format!("{:.0} % ({})", harm.kept.median * 100.0, harm.aggressor.title()));
+        let ended: Vec<&str> =
+            one.survivals.iter().filter(|one| !one.survived).map(|one| one.mishap.title()).collect();
+        let mishaps = match (one.survivals.len(), ended.is_empty()) {
+            (0, _) => "not tried".to_owned(),
+            (_, true) => "works on".to_owned(),
+            (_, false) => format!("ended by {}", ended.join(", ")),
+        };
+        table.row(vec![
+            one.strategy.title().to_owned(),
+            one.tenants.to_string(),
+            one.gain.to_string(),
+            format!("{:.2}", one.slowdown.median),
+            format!("{:.0} %", one.fairness * 100.0),
+            harm.unwrap_or_else(|| "not measured".to_owned()),
+            mishaps,
+            if one.for_pods { "yes" } else { "inside one program" }.to_owned(),
+        ]);
+    }
+    table
 }
 
 fn sentence(title: &str) -> String {

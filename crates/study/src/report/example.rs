@@ -80,6 +80,7 @@ fn shared(workload: Workload, strategy: Strategy, count: u8) -> Shared {
     Shared {
         tenants: (0..count).map(tenant).collect(),
         total: spread(total, 2.5),
+        daemon_s: None,
         board: Some(Board {
             busy_percent: Some((37.0 * gain).min(100.0)),
             watts: Some(120.0 + 140.0 * gain),

@@ -39,8 +39,12 @@ impl Made {
 
     fn shared(mut self, strategy: Strategy, tenants: u8, total: f64, p99: f64) -> Self {
         let each = tenant(total / f64::from(tenants), Some(p99));
-        let shared =
-            Shared { tenants: vec![each; usize::from(tenants)], total: about(total, 1.0), board: None };
+        let shared = Shared {
+            tenants: vec![each; usize::from(tenants)],
+            total: about(total, 1.0),
+            daemon_s: None,
+            board: None,
+        };
         let cell = Cell::Share { workload: Workload::Light, strategy, tenants };
         self.0.put(cell, Outcome::Measured(Figures::Shared(shared)));
         self
