@@ -30,6 +30,8 @@ pub(crate) fn names() -> Result<Vec<String>> {
 const ALONE: &[&str] = &[
     // Holds GPU time against time that passes, of programs that must get a processor when they want one.
     "cluster-tests/tests/usage_told.rs",
+    // Karpenter brings another machine where a pod is not bound within seconds of the machine that came for it.
+    "cluster-tests/tests/karpenter_overlays.rs",
     // A thousand nodes, which stay until the lab ends.
     "cluster-tests/tests/schedule_fleet.rs",
 ];
