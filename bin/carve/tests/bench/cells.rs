@@ -56,7 +56,7 @@ fn tenants_of_every_kind_share_in_every_way() {
             _ => 2,
         };
         // And when its daemon listened, where it has one.
-        let daemon = usize::from(cell.contains("/mps/"));
+        let daemon = usize::from(cell.contains("/mps"));
         assert_eq!(spreads(figures), 1 + daemon + count * of_each, "{cell}: {figures}");
         assert!(tenants.iter().all(|tenant| tenant["memory_mib"].is_u64()), "{cell}");
         assert!(
