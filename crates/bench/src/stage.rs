@@ -2,22 +2,12 @@
 
 use crate::mps::MpsDaemon;
 use crate::{Bench, CellError};
+use carve_cuda::STEERING;
 use carve_study::{Strategy, Workload};
 use carve_workload::{Inside, PYTHON, Spec};
 use std::ffi::OsString;
 use std::fs;
 use std::process::Command;
-
-/// Variables that steer CUDA; tenants have them from the stage or not at all.
-const STEERING: [&str; 7] = [
-    "CUDA_VISIBLE_DEVICES",
-    "CUDA_DEVICE_ORDER",
-    "CUDA_MPS_PIPE_DIRECTORY",
-    "CUDA_MPS_LOG_DIRECTORY",
-    "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
-    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
-    "LD_PRELOAD",
-];
 
 /// What tenants of a cell are started with.
 #[derive(Debug)]
@@ -111,7 +101,8 @@ impl Bench<'_> {
         if stage.strategy == Strategy::Limiter {
             command = self.limited(stage, &command);
         }
-        for name in STEERING {
+        // Tenants have from the stage what steers CUDA, and what is loaded into them, or not at all.
+        for name in STEERING.into_iter().chain(["LD_PRELOAD"]) {
             command.env_remove(name);
         }
         command

@@ -27,8 +27,8 @@ pub use memory::{Buffer, MemoryInfo};
 pub use module::{Function, Module};
 pub use open::{Cuda, OpenError};
 pub use probe::{
-    Answer, DeviceChoice, Probe, ProbeError, ProbeVerb, RunError, Seen, VectorAdd, context_cost, look,
-    probe_main, run_probe, vector_add,
+    Answer, DeviceChoice, Probe, ProbeError, ProbeVerb, RunError, STEERING, Seen, VectorAdd, context_cost,
+    look, probe_main, run_probe, vector_add,
 };
 pub use stream::{HostBuffer, Stream};
 pub use uuid::{DeviceUuid, ParseUuidError};

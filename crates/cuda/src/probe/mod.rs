@@ -14,7 +14,7 @@ mod task;
 pub use child::probe_main;
 pub use choice::DeviceChoice;
 pub use cost::context_cost;
-pub use parent::{Probe, RunError, run_probe};
+pub use parent::{Probe, RunError, STEERING, run_probe};
 pub use task::{ProbeError, Seen, VectorAdd, look, vector_add};
 
 use serde::{Deserialize, Serialize};

@@ -23,8 +23,8 @@ const GOING: Duration = Duration::from_secs(5);
 /// No child has more to say than this.
 const MOST_OUTPUT: u64 = 64 * 1024;
 
-/// Steers CUDA, so a child has it from [`Probe::env`] or not at all.
-const STEERING: [&str; 7] = [
+/// Variables that steer CUDA: a child whose view is to be known has them from whoever starts it, or not at all.
+pub const STEERING: [&str; 7] = [
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
     "CUDA_MPS_PIPE_DIRECTORY",
