@@ -33,6 +33,15 @@ pub struct Timing {
 const SLOW_TURNS: (f64, f64) = (2.5, 2.0);
 
 impl Timing {
+    /// Whether anybody can measure so; files may say anything.
+    pub(crate) fn is_possible(&self) -> bool {
+        (0.0..=3600.0).contains(&self.warm_up)
+            && self.window > 0.0
+            && self.window <= 3600.0
+            && (1..=10_000).contains(&self.windows)
+            && (1..=100).contains(&self.passes)
+    }
+
     /// How a cell is measured: as all are, or longer where a strategy needs more time to show what it does.
     pub fn of(&self, cell: &Cell) -> Timing {
         let slow = cell.strategy() == Some(Strategy::Limiter) && cell.workloads().contains(&Workload::Burn);
@@ -202,6 +211,24 @@ fn mishaps(cells: &mut Vec<Cell>, strategies: &[Strategy]) {
 mod tests {
     use super::Scope;
     use crate::Cell;
+
+    #[test]
+    fn a_file_can_not_ask_for_the_impossible() {
+        let study = crate::simulate(crate::model::h200(), Scope::Quick, 1, String::new(), "0.1.0");
+        assert!(crate::Study::read(&study.json()).is_ok());
+        for (field, value) in [
+            ("window", "1e300"),
+            ("window", "0"),
+            ("warm_up", "-1"),
+            ("windows", "0"),
+            ("passes", "4294967295"),
+        ] {
+            let mut text: serde_json::Value = serde_json::from_str(&study.json()).unwrap();
+            text["timing"][field] = serde_json::from_str(value).unwrap();
+            let told = crate::Study::read(&text.to_string());
+            assert!(matches!(told, Err(crate::StudyError::Timing(_))), "{field}: {value}");
+        }
+    }
 
     #[test]
     fn a_larger_scope_has_the_cells_of_the_smaller() {

@@ -48,7 +48,7 @@ impl Spread {
             median: (self.median * own + other.median * others) / (own + others).max(1.0),
             low: self.low.min(other.low),
             high: self.high.max(other.high),
-            times: self.times + other.times,
+            times: self.times.saturating_add(other.times),
         }
     }
 

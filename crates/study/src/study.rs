@@ -83,6 +83,13 @@ pub enum StudyError {
     /// It can not be read as one.
     #[error("this is no study: {0}")]
     Unreadable(#[from] serde_json::Error),
+    /// Its cells could not be measured so.
+    #[error(
+        "this study would be measured in {} passes of {} windows of {} s after {} s; expected 1 to 100 passes, 1 to 10000 windows, and \
+         times up to an hour",
+        .0.passes, .0.windows, .0.window, .0.warm_up
+    )]
+    Timing(Timing),
     /// Of a time after this program's.
     #[error("this study is of version {0}, and this carve reads version {VERSION}; take a newer carve")]
     Newer(u32),
@@ -113,7 +120,11 @@ impl Study {
         if version > VERSION {
             return Err(StudyError::Newer(version));
         }
-        Ok(serde_json::from_str(text)?)
+        let study: Study = serde_json::from_str(text)?;
+        if !study.timing.is_possible() {
+            return Err(StudyError::Timing(study.timing));
+        }
+        Ok(study)
     }
 
     /// As JSON.
@@ -165,7 +176,7 @@ impl Study {
             self.cells.push(Record { cell, passes: 1, outcome });
             return;
         };
-        record.passes += 1;
+        record.passes = record.passes.saturating_add(1);
         record.outcome = match (record.outcome.clone(), outcome) {
             (Outcome::Measured(before), Outcome::Measured(later)) => Outcome::Measured(before.join(later)),
             (Outcome::Failed(why), Outcome::Measured(_)) => Outcome::Failed(why),
