@@ -1,6 +1,7 @@
 //! Two studies, figure by figure: what agrees within its spread, what is better, what is worse.
 
 use crate::evidence::most;
+use crate::report::braces::names;
 use crate::spread::number;
 use crate::{Cell, Figures, Spread, Study};
 use serde::Serialize;
@@ -313,8 +314,7 @@ impl fmt::Display for Comparison {
         }
         for (cells, which) in [(&self.only_first, "first"), (&self.only_second, "second")] {
             if !cells.is_empty() {
-                let names: Vec<String> = cells.iter().map(Cell::to_string).collect();
-                writeln!(f, "Only in the {which} ({}): {}.", names.len(), names.join(", "))?;
+                writeln!(f, "Only in the {which} ({}): {}.", cells.len(), names(cells).join(", "))?;
             }
         }
         let shown = self.lines.iter().filter(|line| f.alternate() || line.change != Change::Agrees);

@@ -197,7 +197,7 @@ impl fmt::Display for Evidence {
             self.strategy.title(),
             word(self.tenants),
             times(&self.gain),
-            self.gain.half_percent().ceil(),
+            self.gain.margin_percent().ceil(),
             self.by.sentence(&self.slowdown),
         )?;
         if self.fairness < 0.9 {

@@ -161,9 +161,9 @@ impl Property {
             }
             _ => {
                 let median = mean(&|one| one.median.max(f64::MIN_POSITIVE).ln()).exp();
-                let half = median * mean(&Spread::half_percent) / 100.0;
+                let margin = median * mean(&Spread::margin_percent) / 100.0;
                 let times = scores.iter().map(|one| one.times).min().unwrap_or(0);
-                Some(Spread { median, low: median - half, high: median + half, times })
+                Some(Spread::around(median, margin, times))
             }
         }
     }

@@ -9,8 +9,8 @@ pub(crate) fn ratio(figure: &Spread, of: &Spread) -> Option<Spread> {
     if !median.is_finite() {
         return None;
     }
-    let half = median.abs() * (figure.half_percent() + of.half_percent()) / 100.0;
-    Some(Spread { median, low: median - half, high: median + half, times: figure.times.min(of.times) })
+    let margin = median.abs() * (figure.margin_percent() + of.margin_percent()) / 100.0;
+    Some(Spread::around(median, margin, figure.times.min(of.times)))
 }
 
 /// So many times, as people read it.
@@ -47,7 +47,7 @@ fn joined(things: &[String], last_by: &str) -> String {
 
 /// A figure with its unit and its spread.
 pub(crate) fn with_unit(figure: &Spread, unit: &str) -> String {
-    format!("{} {unit} (±{:.1} %)", number(figure.median), figure.half_percent())
+    format!("{} {unit} (±{:.1} %)", number(figure.median), figure.margin_percent())
 }
 
 #[cfg(test)]
@@ -60,7 +60,7 @@ mod tests {
         let of = |low, median, high| Spread { median, low, high, times: 3 };
         let ratio = ratio(&of(18.0, 20.0, 22.0), &of(9.5, 10.0, 10.5)).unwrap();
         assert_eq!(ratio.median, 2.0);
-        assert!((ratio.half() - 0.3).abs() < 1e-9, "{ratio:?}");
+        assert!((ratio.margin() - 0.6).abs() < 1e-9, "{ratio:?}");
         assert_eq!(times(&ratio), "2.00");
         assert!(super::ratio(&of(1.0, 1.0, 1.0), &of(0.0, 0.0, 0.0)).is_none());
     }
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!((word(4), word(40)), ("four".to_owned(), "40".to_owned()));
         assert_eq!(either(&["a".to_owned(), "b".to_owned()]), "a or b");
         let second = Spread { median: 0.5, low: 0.49, high: 0.51, times: 2 };
-        assert_eq!(with_unit(&second, "s"), "0.500 s (±2.0 %)");
+        assert_eq!(with_unit(&second, "s"), "0.500 s (±4.0 %)");
         assert_eq!(list(&["a".to_owned(), "b".to_owned(), "c".to_owned()]), "a, b and c");
     }
 }

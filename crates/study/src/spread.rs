@@ -41,6 +41,11 @@ impl Spread {
         })
     }
 
+    /// What follows from others: a median, and how far from it another run may be.
+    pub(crate) fn around(median: f64, margin: f64, times: u32) -> Spread {
+        Spread { median, low: median - margin / 2.0, high: median + margin / 2.0, times }
+    }
+
     /// Of two passes: between their medians, as far as either went.
     pub fn join(&self, other: &Spread) -> Spread {
         let (own, others) = (f64::from(self.times), f64::from(other.times));
@@ -52,10 +57,10 @@ impl Spread {
         }
     }
 
-    /// How far from the median it may be: half of what lies between the least and the most, and never less than [`RESOLUTION`] of the
-    /// median.
-    pub fn half(&self) -> f64 {
-        ((self.high - self.low) / 2.0).max(self.median.abs() * RESOLUTION)
+    /// How far from the median another run may be: all that lies between the least and the most, and never less than [`RESOLUTION`] of the
+    /// median. Half of it would be where this run was, and a few windows of two passes miss much of where a third pass goes.
+    pub fn margin(&self) -> f64 {
+        (self.high - self.low).max(self.median.abs() * RESOLUTION)
     }
 
     /// One after the other.
@@ -79,13 +84,13 @@ impl Spread {
     }
 
     /// The same as a part of the median, in percent.
-    pub fn half_percent(&self) -> f64 {
-        if self.median == 0.0 { 0.0 } else { self.half() / self.median.abs() * 100.0 }
+    pub fn margin_percent(&self) -> f64 {
+        if self.median == 0.0 { 0.0 } else { self.margin() / self.median.abs() * 100.0 }
     }
 
     /// Whether two runs say the same, by the spreads that they print themselves.
     pub fn agrees(&self, other: &Spread) -> bool {
-        (self.median - other.median).abs() <= self.half() + other.half()
+        (self.median - other.median).abs() <= self.margin() + other.margin()
     }
 }
 
@@ -116,7 +121,7 @@ fn grouped(whole: f64) -> String {
 
 impl fmt::Display for Spread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = format!("{} ±{:.1} %", number(self.median), self.half_percent());
+        let text = format!("{} ±{:.1} %", number(self.median), self.margin_percent());
         f.pad(&text)
     }
 }
@@ -133,7 +138,7 @@ mod tests {
         assert_eq!(Spread::of(&[1.0, 2.0]).unwrap().median, 1.5);
         assert_eq!(Spread::of(&[]), None);
         assert_eq!(Spread::of(&[1.0, f64::NAN]), None);
-        assert_eq!(spread.to_string(), "2.00 ±50.0 %");
+        assert_eq!(spread.to_string(), "2.00 ±100.0 %");
     }
 
     #[test]

@@ -117,19 +117,32 @@ pub(crate) struct CellsArgs {
     pub(crate) full: bool,
 }
 
-/// A time such as `90s` or `9m`.
+/// A time such as `90s`, `9m` or `7m30s`.
 fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || "expected a time such as 90s, 9m or 2h".to_owned();
-    let (number, unit) = text.split_at_checked(text.len().saturating_sub(1)).ok_or_else(wrong)?;
+    let wrong = || "expected a time such as 90s, 9m, 7m30s or 2h".to_owned();
+    let parts: Vec<u64> = text
+        .split_inclusive(['h', 'm', 's'])
+        .map(|part| seconds(part).ok_or_else(wrong))
+        .collect::<Result<_, _>>()?;
+    let sum = parts.iter().try_fold(0_u64, |sum, part| sum.checked_add(*part)).ok_or_else(wrong)?;
+    match sum {
+        _ if parts.is_empty() => Err(wrong()),
+        1..=604_800 => Ok(Duration::from_secs(sum)),
+        _ => Err("expected a time from 1s to 168h".to_owned()),
+    }
+}
+
+/// Seconds in a number with its unit.
+fn seconds(part: &str) -> Option<u64> {
+    let (number, unit) = part.split_at_checked(part.len().checked_sub(1)?)?;
     let unit = match unit {
         "s" => 1,
         "m" => 60,
         "h" => 3600,
-        _ => return Err(wrong()),
+        _ => return None,
     };
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    let seconds = number.checked_mul(unit).filter(|seconds| (1..=7 * 86_400).contains(seconds));
-    seconds.map(Duration::from_secs).ok_or_else(|| "expected a time from 1s to 168h".to_owned())
+    // A sign is no digit.
+    number.bytes().all(|byte| byte.is_ascii_digit()).then(|| number.parse::<u64>().ok()?.checked_mul(unit))?
 }
 
 #[cfg(test)]
@@ -141,7 +154,8 @@ mod tests {
     fn times_are_read_as_people_write_them() {
         assert_eq!(time("9m"), Ok(Duration::from_secs(540)));
         assert_eq!(time("90s"), Ok(Duration::from_secs(90)));
-        for wrong in ["", "9", "m", "0s", "9d", "-1m", "é"] {
+        assert_eq!(time("1h7m30s"), Ok(Duration::from_secs(4050)));
+        for wrong in ["", "9", "m", "0s", "9d", "-1m", "é", "7m30", "7m s", "99999999999999999999h", "+1m"] {
             assert!(time(wrong).is_err(), "{wrong}");
         }
     }

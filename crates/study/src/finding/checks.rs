@@ -21,11 +21,21 @@ const FAIR: f64 = 0.95;
 /// What a cell that was asked for lacks.
 fn missing(study: &Study, cell: &Cell) -> String {
     match study.outcome(cell) {
+        None if needs_mig(cell) && study.card.mig == Some(false) => {
+            format!("{cell} was not run: MIG is off on this card")
+        }
+        None if needs_mig(cell) && study.card.mig.is_none() => {
+            format!("{cell} was not run: the card has no MIG")
+        }
         None => format!("{cell} was not run"),
         Some(Outcome::Skipped(why)) => format!("{cell} was skipped: {why}"),
         Some(Outcome::Failed(why)) => format!("{cell} failed: {why}"),
         Some(Outcome::Measured(_)) => format!("{cell} has no such figure"),
     }
+}
+
+fn needs_mig(cell: &Cell) -> bool {
+    cell.strategy().is_some_and(Strategy::is_mig)
 }
 
 fn shared(study: &Study, workload: Workload, strategy: Strategy, tenants: u8) -> Result<&Shared, String> {
@@ -94,17 +104,17 @@ impl<'a> Beside<'a> {
 
 /// Whether a figure is no more than another one, by so many times or within the spreads.
 fn as_fast(longer: &Spread) -> bool {
-    longer.median <= AS_FAST || longer.low <= 1.0
+    longer.median <= AS_FAST || longer.median - longer.margin() <= 1.0
 }
 
 /// Whether something is above 1 by more than its spread.
 fn more(ratio: &Spread) -> bool {
-    ratio.low > 1.0
+    ratio.median - ratio.margin() > 1.0
 }
 
 /// Whether something is below 1 by more than its spread.
 fn less(ratio: &Spread) -> bool {
-    ratio.high < 1.0
+    ratio.median + ratio.margin() < 1.0
 }
 
 /// Whether it is so; if not, by which figure.
@@ -370,7 +380,7 @@ pub(super) fn mig_performance(study: &Study) -> Checked {
         worst.kept.median * 100.0,
         worst.aggressor.title()
     );
-    let unhurt = worst.kept.median >= FAIR || worst.kept.high >= 1.0;
+    let unhurt = worst.kept.median >= FAIR || worst.kept.median + worst.kept.margin() >= 1.0;
     Ok((so(unhurt, words.clone()), words))
 }
 

@@ -47,7 +47,7 @@ impl Words {
 }
 
 /// Few words that expand to the names of exactly these cells, each once.
-pub(super) fn names(cells: &[Cell]) -> Vec<String> {
+pub(crate) fn names(cells: &[Cell]) -> Vec<String> {
     let mut words: Vec<Words> = cells.iter().map(Words::of).collect();
     for at in [2, 1, 0] {
         words = merged(words, at);

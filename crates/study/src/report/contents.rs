@@ -91,7 +91,11 @@ fn facts(study: &Study) -> Vec<(String, String)> {
                 timing.warm_up
             ),
         ),
-        ("Figures", "medians; ± is half of what lies between the least and the most".to_owned()),
+        (
+            "Figures",
+            "medians; ± is what lies between the least and the most, as far as another run may be away"
+                .to_owned(),
+        ),
         ("carve", study.carve.clone()),
     ];
     facts.map(|(name, value)| (name.to_owned(), value)).to_vec()

@@ -10,7 +10,7 @@
 
 mod answers;
 mod bars;
-mod braces;
+pub(crate) mod braces;
 mod canvas;
 mod contents;
 mod document;

@@ -84,7 +84,7 @@ pub(super) fn overhead(study: &Study) -> Option<Section> {
 }
 
 fn with_unit(spread: Spread, unit: &str) -> String {
-    format!("{} {unit} (±{:.1} %)", number(spread.median), spread.half_percent())
+    format!("{} {unit} (±{:.1} %)", number(spread.median), spread.margin_percent())
 }
 
 #[cfg(test)]
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn measuring_costs_what_the_study_says() {
         let Block::List(points) = overhead(&example()).unwrap().blocks.remove(0) else { unreachable!() };
-        assert!(points[0].contains("45.0 ns (±4.0 %)") && points[1].contains("6.20 µs (±"), "{points:?}");
+        assert!(points[0].contains("45.0 ns (±8.0 %)") && points[1].contains("6.20 µs (±"), "{points:?}");
         assert!(points[2].contains("measuring"), "{points:?}");
         assert_eq!(overhead(&empty()), None);
     }

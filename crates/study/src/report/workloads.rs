@@ -23,11 +23,17 @@ pub(super) fn section(study: &Study) -> Option<Section> {
 }
 
 fn part(study: &Study, workload: Workload) -> Section {
-    let rows = rows(study, workload);
-    Section::new(capital(workload.title()))
+    let (rows, left): (Vec<_>, Vec<_>) =
+        rows(study, workload).into_iter().partition(|row| row.outcome.is_some());
+    let section = Section::new(capital(workload.title()))
         .picture(bars::picture(study, workload, &rows))
         .picture(latency::picture(study, workload, &rows))
-        .table(table(study, workload, &rows))
+        .table(table(study, workload, &rows));
+    match left.len() {
+        0 => section,
+        1 => section.paragraph("Another one was not run; the end of the report names it."),
+        more => section.paragraph(format!("{more} others were not run; the end of the report names them.")),
+    }
 }
 
 fn table(study: &Study, workload: Workload, rows: &[Row<'_>]) -> Table {

@@ -10,8 +10,7 @@ use carve_gpu_model::Mechanism;
 use proptest::prelude::{ProptestConfig, any, prop, prop_assert, proptest};
 
 fn about(median: f64, percent: f64) -> Spread {
-    let half = median * percent / 100.0;
-    Spread { median, low: median - half, high: median + half, times: 5 }
+    Spread::around(median, median * percent / 100.0, 5)
 }
 
 fn tenant(rate: f64, p99: Option<f64>) -> Tenant {
