@@ -65,7 +65,7 @@ impl Case {
             spec["sharing"] = json!({"mechanism": "TimeSlicing", "replicas": 4, "renamed": true});
         }
         let metadata = json!({"name": self.policy});
-        json!({"apiVersion": "carve.dev/v1alpha1", "kind": "SlicePolicy", "metadata": metadata, "spec": spec})
+        json!({"apiVersion": "carve.dev/v1beta1", "kind": "SlicePolicy", "metadata": metadata, "spec": spec})
             .to_string()
     }
 

@@ -35,7 +35,7 @@ impl Scene<'_> {
 
     /// Makes this the policy, or tells why it is refused.
     fn policy(&self, spec: &Value) -> Result<String, String> {
-        let text = json!({"apiVersion": "carve.dev/v1alpha1", "kind": "SlicePolicy",
+        let text = json!({"apiVersion": "carve.dev/v1beta1", "kind": "SlicePolicy",
             "metadata": {"name": "on-demand"}, "spec": spec})
         .to_string();
         self.cluster.try_kubectl(&["apply", "-f", "-"], Some(&text))
@@ -159,7 +159,7 @@ fn is_refused(scene: &Scene<'_>) {
         (json!({"mig": {"mode": "Manual", "switchModeOn": true}}), "write DryRun or Automatic"),
         (json!({"mig": {"mode": "Automatic"}, "defragmentation": {"enabled": true}}), "podsEvictedAtOnce"),
         (json!({"namespaces": [{"limits": {}}]}), "write either names or a selector"),
-        (json!({"sharing": {"mechanism": "MPS", "replicas": 1}}), "greater than or equal to 2"),
+        (json!({"sharing": {"mechanism": "MPS", "replicas": 1}}), "nothing is shared"),
         (json!({"sharing": {"mechanism": "Magic", "replicas": 2}}), "Magic"),
     ] {
         let refused = scene.policy(&spec).expect_err("it can not be");

@@ -171,7 +171,7 @@ impl Scene<'_> {
 }
 
 fn slice_policy(name: &str, spec: &Value) -> Value {
-    json!({"apiVersion": "carve.dev/v1alpha1", "kind": "SlicePolicy", "metadata": {"name": name}, "spec": spec})
+    json!({"apiVersion": "carve.dev/v1beta1", "kind": "SlicePolicy", "metadata": {"name": name}, "spec": spec})
 }
 
 /// Quarters of T4s of which machines are to come.

@@ -90,6 +90,11 @@ fn simulate() {
 }
 
 #[test]
+fn policy() {
+    session("policy.txt");
+}
+
+#[test]
 fn every_session_is_played() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sessions");
     let mut texts: Vec<String> = std::fs::read_dir(folder)
@@ -112,6 +117,7 @@ fn every_session_is_played() {
         "mig-refusals.txt",
         "plan-refusals.txt",
         "plan.txt",
+        "policy.txt",
         "run.txt",
         "simulate.txt",
         "validate.txt",

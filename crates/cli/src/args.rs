@@ -11,6 +11,7 @@ use crate::explain::ExplainVerb;
 use crate::karpenter::KarpenterVerb;
 use crate::objects::{ApplyObjectsArgs, DeleteArgs, GetArgs, LabelArgs, ScaleArgs};
 use crate::plan::args::PlanArgs as FleetPlanArgs;
+use crate::policy::PolicyVerb;
 use crate::run::args::RunArgs;
 use crate::simulate::args::SimulateArgs;
 use crate::top::TopArgs;
@@ -90,6 +91,9 @@ pub(crate) enum Verb {
     /// Print what autoscalers must be told so that machines come for parts of GPUs
     #[command(subcommand)]
     Karpenter(KarpenterVerb),
+    /// Turn ConfigMaps of NVIDIA's device plugin and MIG manager into SlicePolicies, and back
+    #[command(subcommand)]
+    Policy(PolicyVerb),
     /// Run on a GPU node: offer devices to kubelet, label, cut by MIG, share by MPS, watch health
     Agent(Box<AgentArgs>),
     /// Run once for a cluster: admit pods that ask for GPUs in any dialect, and place those with parts of GPUs

@@ -26,6 +26,7 @@ mod objects;
 mod output;
 mod picture;
 mod plan;
+mod policy;
 mod print;
 mod run;
 mod service;
@@ -77,6 +78,7 @@ fn answer(cli: &Cli) -> Outcome {
         Verb::Doctor(args) => doctor::doctor(&cli.machine, args),
         Verb::Dra(verb) => dra::dra(verb),
         Verb::Karpenter(verb) => karpenter::karpenter(verb),
+        Verb::Policy(verb) => policy::policy(verb),
         Verb::Explain(verb) => explain::explain(&cli.machine, verb),
         Verb::Agent(args) => agent::agent(&cli.machine, args),
         Verb::Simulate(args) => simulate::simulate(args),

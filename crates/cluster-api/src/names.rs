@@ -4,6 +4,8 @@
 pub const DEVICE_PLUGIN_CONFIG: &str = "nvidia.com/device-plugin.config";
 /// A device-plugin configuration for a node whose agent was given none, written by the controller as a SlicePolicy says.
 pub const POLICY_CONFIG: &str = "carve.dev/device-plugin.config";
+/// A file of mig-parted with one config, for a node that nobody asks another config of by label, written by the controller as a SlicePolicy says.
+pub const POLICY_MIG: &str = "carve.dev/mig.config";
 /// Asks for a MIG config.
 pub const MIG_CONFIG: &str = "nvidia.com/mig.config";
 /// Tells how far the MIG config is: `pending`, `rebooting`, `success`, `failed`.

@@ -279,8 +279,10 @@ impl Engine {
             let Some(machine) = self.machines.get_mut(name) else { continue };
             let before = (machine.asked.clone(), machine.order.clone(), machine.cutting.is_some());
             let mut changed = machine.configure(view.sharing.as_deref());
-            machine.ask(view.mig_config.as_deref(), now);
-            if let Some(order) = view.order.as_ref().filter(|_| view.mig_config.is_none()) {
+            machine.fix(view.layout.as_deref());
+            let wanted = view.wanted_config();
+            machine.ask(wanted.as_deref(), now);
+            if let Some(order) = view.order.as_ref().filter(|_| wanted.is_none()) {
                 let known = machine.order.as_ref().map_or(0, |report| report.generation);
                 let asked_to_go: Vec<(String, String)> = machine
                     .tenants

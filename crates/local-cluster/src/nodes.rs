@@ -5,6 +5,7 @@ use crate::objects::{moment, name_of, now, text};
 use crate::workloads::kind;
 use carve_cluster_api::names;
 use carve_economics::InstanceType;
+use carve_formats::MigPartedConfig;
 use carve_object_api::{ObjectApi, set_condition};
 use carve_object_store::{Act, Key};
 use carve_repartition::{Amounts, NodeReport, Order, Taint, taints_of};
@@ -25,6 +26,8 @@ pub(crate) struct NodeView {
     pub(crate) mig_config: Option<String>,
     /// How whole GPUs are shared, as a policy says.
     pub(crate) sharing: Option<String>,
+    /// What GPUs are cut into, as a policy says: a file of mig-parted with one config.
+    pub(crate) layout: Option<String>,
     pub(crate) order: Option<Order>,
 }
 
@@ -40,9 +43,18 @@ impl NodeView {
             allocatable: Amounts::of(&node["status"]["allocatable"]),
             mig_config: labels.get(names::MIG_CONFIG).filter(|name| !name.is_empty()).cloned(),
             sharing: annotation(names::POLICY_CONFIG).map(str::to_owned),
+            layout: annotation(names::POLICY_MIG).map(str::to_owned),
             order: annotation(Order::ANNOTATION).and_then(|text| Order::parse(text).ok()),
             labels,
         }
+    }
+}
+
+impl NodeView {
+    /// The config that is wanted for good: a label's, or the one of a policy.
+    pub(crate) fn wanted_config(&self) -> Option<String> {
+        let fixed = || MigPartedConfig::parse(self.layout.as_deref()?).value?.configs.into_keys().next();
+        self.mig_config.clone().or_else(fixed)
     }
 }
 

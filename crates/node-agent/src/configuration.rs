@@ -1,7 +1,7 @@
 //! Which configuration holds: the newest good one.
 //!
 //! Named configurations come from a folder (a mounted ConfigMap) or from the API server; a label on the node chooses, a
-//! default stands in, and where neither says anything the one called `default`, or the only one there is. A configuration
+//! SlicePolicy or a default stands in, and where nobody says anything the one called `default`, or the only one there is. A configuration
 //! that does not read or can not be used is refused with its reason, and the one before stays in force.
 
 use crate::options::{AgentOptions, ConfigSource};
@@ -52,13 +52,12 @@ pub(crate) fn find(
     view: Option<&NodeView>,
 ) -> Result<Found, ConfigError> {
     let label = view.and_then(|view| view.labels.get(&options.config_label)).map(String::as_str);
-    // What an agent was given itself wins over what a policy says for all.
-    let policy = view.and_then(|view| view.annotations.get(names::POLICY_CONFIG));
+    let policy = view.and_then(|view| view.annotations.get(names::POLICY_CONFIG)).map(|text| Found {
+        title: format!("of a SlicePolicy (annotation {})", names::POLICY_CONFIG),
+        text: text.clone(),
+    });
     match (&options.config, policy) {
-        (ConfigSource::Flags, Some(text)) => {
-            let title = format!("of a SlicePolicy (annotation {})", names::POLICY_CONFIG);
-            Ok(Found { title, text: text.clone() })
-        }
+        (ConfigSource::Flags, Some(policy)) => Ok(policy),
         (ConfigSource::Flags, None) => {
             Ok(Found { title: "of the command line".to_owned(), text: String::new() })
         }
@@ -67,9 +66,14 @@ pub(crate) fn find(
                 .map_err(|error| ConfigError::Unreadable(format!("{}: {error}", path.display())))?;
             Ok(Found { title: path.display().to_string(), text })
         }
-        (ConfigSource::Folder(_) | ConfigSource::ConfigMap { .. }, _) => {
+        (ConfigSource::Folder(_) | ConfigSource::ConfigMap { .. }, policy) => {
             let named = named.as_ref().map_err(|why| ConfigError::Unreadable(why.clone()))?;
-            choose(options, named, label)
+            // What a person chose for this node by label wins over a policy, and a policy over what all nodes have.
+            let chosen = label.is_some_and(|label| named.contains_key(label));
+            match policy.filter(|_| !chosen) {
+                Some(policy) => Ok(policy),
+                None => choose(options, named, label),
+            }
         }
     }
 }

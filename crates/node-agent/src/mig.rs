@@ -44,6 +44,8 @@ pub(crate) struct Wish {
     pub(crate) order: Option<Order>,
     /// Text of the config file, or why it can not be read.
     pub(crate) file: Option<Result<String, String>>,
+    /// Text of a file with one config, which a SlicePolicy gives.
+    pub(crate) policy: Option<String>,
     /// Goes up when somebody asks to try again.
     pub(crate) again: u64,
 }

@@ -157,7 +157,7 @@ mod tests {
             ("/api/v1/namespaces/a/pods/b", ("pods", some("a"), some("b"), None)),
             ("/api/v1/namespaces/a/pods/b/binding", ("pods", some("a"), some("b"), some("binding"))),
             ("/apis/apps/v1/namespaces/a/deployments", ("deployments.apps", some("a"), None, None)),
-            ("/apis/carve.dev/v1alpha1/slicepolicies/p", ("slicepolicies.carve.dev", None, some("p"), None)),
+            ("/apis/carve.dev/v1beta1/slicepolicies/p", ("slicepolicies.carve.dev", None, some("p"), None)),
         ] {
             let (kind, namespace, name, part) = expected;
             assert_eq!(asked(uri), Some((kind.to_owned(), namespace, name, part)), "{uri}");

@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn our_own_objects_are_checked_by_their_definitions() {
-        let policy = |spec: Value| json!({"apiVersion": "carve.dev/v1alpha1", "kind": "SlicePolicy", "metadata": {"name": "p"}, "spec": spec});
+        let policy = |spec: Value| json!({"apiVersion": "carve.dev/v1beta1", "kind": "SlicePolicy", "metadata": {"name": "p"}, "spec": spec});
         for (spec, words) in [
             (json!({}), ""),
             (json!({"mig": {"mode": "Manual", "switchModeOn": true}}), "write DryRun or Automatic"),
@@ -173,7 +173,7 @@ mod tests {
                 "podsEvictedAtOnce",
             ),
             (json!({"namespaces": [{"limits": {}}]}), "write either names or a selector"),
-            (json!({"sharing": {"mechanism": "MPS", "replicas": 1}}), "greater than or equal to 2"),
+            (json!({"sharing": {"mechanism": "MPS", "replicas": 1}}), "nothing is shared"),
             (json!({"sharing": {"mechanism": "Magic", "replicas": 2}}), "Magic"),
             (json!({"sharing": {"replicas": 2}}), "spec.sharing.mechanism: Required"),
             (json!({"sharing": "yes"}), "spec.sharing"),

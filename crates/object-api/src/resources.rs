@@ -100,7 +100,7 @@ pub const KINDS: &[Kind] = &[
         &[],
     ),
     kind("resource.k8s.io", "v1", ("ResourceSlice", "resourceslices", "resourceslice"), &[], false, &[]),
-    kind("carve.dev", "v1alpha1", ("SlicePolicy", "slicepolicies", "slicepolicy"), &[], false, STATUS),
+    kind("carve.dev", "v1beta1", ("SlicePolicy", "slicepolicies", "slicepolicy"), &[], false, STATUS),
     kind("carve.dev", "v1alpha1", ("SlicePlan", "sliceplans", "sliceplan"), &[], false, STATUS),
 ];
 

@@ -39,7 +39,7 @@ fn manifests() -> Vec<Value> {
         json!({"apiVersion": "v1", "kind": "Event", "metadata": meta("a"), "involvedObject": {"kind": "Pod", "name": "a"}, "reason": "R", "message": "m"}),
         json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": meta("b"), "regarding": {"kind": "Pod", "name": "a"}, "reason": "R", "note": "m", "eventTime": "2026-11-17T08:00:00.000000Z"}),
         json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": meta("high"), "value": 100}),
-        json!({"apiVersion": "carve.dev/v1alpha1", "kind": "SlicePolicy", "metadata": meta("p"), "spec": {"sharing": {"mechanism": "MPS", "replicas": 2}, "namespaces": [{"names": ["a"], "limits": {}}]}}),
+        json!({"apiVersion": "carve.dev/v1beta1", "kind": "SlicePolicy", "metadata": meta("p"), "spec": {"sharing": {"mechanism": "MPS", "replicas": 2}, "namespaces": [{"names": ["a"], "limits": {}}]}}),
         json!({"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": meta("c"), "spec": {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "d"}}]}}}),
     ]
 }

@@ -1,6 +1,6 @@
 //! `SlicePolicy`: which nodes divide their GPUs how, and within which bounds they are cut anew.
 
-use crate::{Limits, Provision};
+use crate::{Limits, Mig, Provision, Sharing};
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 #[derive(CustomResource, Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "carve.dev",
-    version = "v1alpha1",
+    version = "v1beta1",
     kind = "SlicePolicy",
-    doc = "How GPUs of some nodes are divided, what namespaces may ask for, and how much may change at once",
+    doc = "How the GPUs of some nodes are divided, what namespaces may ask for of them, and how much may change at once. An example, by which the nodes with the label pool=inference offer each GPU four times through MPS: {apiVersion: carve.dev/v1beta1, kind: SlicePolicy, metadata: {name: inference}, spec: {nodeSelector: {pool: inference}, sharing: {mechanism: MPS, replicas: 4}}}",
     plural = "slicepolicies",
     status = "SlicePolicyStatus",
     category = "carve",
@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
         "message": "defragmentation moves pods by evicting them; say in budgets.podsEvictedAtOnce how many at once",
     },
     {
-        "rule": "!has(self.defragmentation) || !self.defragmentation.enabled || (has(self.mig) && self.mig.mode != 'Manual')",
+        "rule": "!has(self.defragmentation) || !self.defragmentation.enabled || (has(self.mig) && self.mig.mode in ['DryRun', 'Automatic'])",
         "message": "defragmentation is for GPUs that are cut on demand; write mig.mode DryRun or Automatic",
     },
     {
@@ -40,103 +40,34 @@ use std::collections::BTreeMap;
     },
 ]))]
 pub struct SlicePolicySpec {
-    /// Labels that a node must have; without any, every node.
+    /// For which nodes it is: those that have all these labels. Without any it is for every node. Where several policies are for a node, `priority` decides.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// Of several policies for a node the one with the highest number counts; equal ones are a conflict, and none of them counts.
+    /// Of several policies for a node the one with the highest number counts, whole: nothing is mixed. Equal numbers are a conflict: none of them counts on such nodes, and
+    /// the condition `Conflict` names the other one. Give the policy for every node a negative number, and special ones a higher.
     #[serde(default)]
     pub priority: i32,
-    /// How whole GPUs of these nodes are shared through the device plugin.
+    /// How GPUs of these nodes are offered several times through the device plugin, as `sharing` in a configuration of NVIDIA's device plugin says it. Without it each GPU is
+    /// offered once. The label `nvidia.com/device-plugin.config` on a node wins over it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<Sharing>,
-    /// How MIG is cut on these nodes.
+    /// How GPUs of these nodes are cut by MIG. A label `nvidia.com/mig.config` on a node wins over it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mig: Option<Mig>,
-    /// What namespaces may ask for; the first entry that fits a namespace counts.
+    /// What pods of which namespaces may ask for, wherever they run; the first entry that fits a namespace counts, and of several policies with such an entry the one with the
+    /// highest priority. Namespaces that nobody names may ask for everything.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub namespaces: Vec<NamespaceRules>,
-    /// How much may change at once.
+    /// How much may change at once where GPUs are cut on demand.
     #[serde(default)]
     pub budgets: Budgets,
-    /// Whether pods are moved so that others get in, which nothing fits otherwise.
+    /// Whether pods are moved so that others get in for which there is room, but not in one piece.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defragmentation: Option<Defragmentation>,
-    /// Machines that autoscalers bring for pods that find no room.
+    /// Machines that Karpenter or the cluster autoscaler bring for pods that find no room, and that are cut as this policy says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provision: Option<Provision>,
-}
-
-/// What GPUs are shared by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Mechanism {
-    /// CUDA's time slices: nothing is limited.
-    TimeSlicing,
-    /// CUDA's multi-process service: memory and compute are limited.
-    #[serde(rename = "MPS")]
-    Mps,
-}
-
-/// How many pods share a GPU, and by what.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Sharing {
-    /// By what.
-    pub mechanism: Mechanism,
-    /// By how many.
-    #[schemars(range(min = 2, max = 48))]
-    pub replicas: u32,
-    /// Whether shares are called `nvidia.com/gpu.shared`, so that nobody takes one for a whole GPU.
-    #[serde(default)]
-    pub renamed: bool,
-}
-
-impl Sharing {
-    /// The same as a device-plugin configuration.
-    pub fn to_config(&self) -> String {
-        let way = match self.mechanism {
-            Mechanism::TimeSlicing => "timeSlicing",
-            Mechanism::Mps => "mps",
-        };
-        let resources = serde_json::json!([{"name": "nvidia.com/gpu", "replicas": self.replicas}]);
-        let mut shared = serde_json::json!({"resources": resources});
-        if self.renamed {
-            shared["renameByDefault"] = true.into();
-        }
-        serde_json::json!({"version": "v1", "sharing": {way: shared}}).to_string()
-    }
-}
-
-/// Who decides how GPUs are cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-pub enum MigMode {
-    /// People do, by the label `nvidia.com/mig.config`.
-    #[default]
-    Manual,
-    /// Plans are made and shown, and nothing is cut.
-    DryRun,
-    /// GPUs are cut for pods that wait.
-    Automatic,
-}
-
-/// How MIG is cut.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[schemars(extend("x-kubernetes-validations" = [{
-    "rule": "self.mode != 'Manual' || (!has(self.profiles) && !self.switchModeOn)",
-    "message": "profiles and switchModeOn say what may be cut on demand; with mode Manual nothing is, write DryRun or Automatic",
-}]))]
-pub struct Mig {
-    /// Who decides.
-    #[serde(default)]
-    pub mode: MigMode,
-    /// Profiles that may be made on demand, such as `1g.5gb`; without any, every one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64))]
-    pub profiles: Vec<String>,
-    /// Whether GPUs whose MIG mode is off, and which nobody uses, may be switched to it. They are then no longer offered as whole GPUs.
-    #[serde(default)]
-    pub switch_mode_on: bool,
 }
 
 /// What some namespaces may ask for.

@@ -255,8 +255,12 @@ impl SlicePolicySpec {
             return Err(Refusal::new("mig.mode", reason, remedy));
         }
         match (&self.sharing, &provision.mig, provision.parts) {
-            (Some(sharing), None, false) => {
+            (Some(sharing), None, false) if sharing.replicas > 1 => {
                 Ok(Cut::Shared { replicas: sharing.replicas, renamed: sharing.renamed })
+            }
+            (Some(_), None, false) => {
+                let reason = "whole GPUs of new machines are not shared by it";
+                Err(Refusal::new("sharing.replicas", reason, "write by how many pods each is shared"))
             }
             (None, Some(mig), false) => fixed(mig).map(Cut::Mig),
             (None, None, true) => Ok(Cut::Parts),

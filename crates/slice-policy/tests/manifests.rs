@@ -48,8 +48,10 @@ fn sharing_is_a_configuration_of_the_device_plugin() {
     for (mechanism, strategy) in
         [(Mechanism::TimeSlicing, SharingStrategy::TimeSlicing), (Mechanism::Mps, SharingStrategy::Mps)]
     {
-        let parsed =
-            DevicePluginConfig::parse(&Sharing { mechanism, replicas: 4, renamed: true }.to_config());
+        let parsed = DevicePluginConfig::parse(
+            &Sharing { mechanism, replicas: 4, renamed: true, one_share_each: None, resources: Vec::new() }
+                .to_config(),
+        );
         assert!(parsed.diagnostics.is_empty(), "{:?}", parsed.diagnostics);
         assert_eq!(parsed.value.map(|config| config.sharing.strategy()), Some(strategy));
     }

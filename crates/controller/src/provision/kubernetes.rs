@@ -221,7 +221,7 @@ impl ProvisionStore for Kubernetes {
         conditions: &'a [Condition],
     ) -> BoxFuture<'a, Result<(), StoreError>> {
         let object = json!({
-            "apiVersion": "carve.dev/v1alpha1", "kind": "SlicePolicy", "metadata": {"name": policy},
+            "apiVersion": "carve.dev/v1beta1", "kind": "SlicePolicy", "metadata": {"name": policy},
             "status": {"conditions": conditions},
         });
         async move {

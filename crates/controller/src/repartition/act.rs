@@ -67,14 +67,14 @@ impl<S: PlanStore> Repartition<S> {
         self.withdraw(&decisions, defragment).await;
         self.tell_waiting(&decisions).await;
         let configs = policies::configs(&self.objects());
-        for (node, config) in configs {
-            match self.store.put_config(&node, config.as_deref()).await {
+        for (node, told) in configs {
+            match self.store.put_config(&node, &told).await {
                 Ok(()) => {
                     if let Some(seen) = self.objects().nodes.get_mut(&node) {
-                        seen.config = config;
+                        seen.told = told;
                     }
                 }
-                Err(error) => tracing::warn!(node, %error, "how its GPUs are shared can not be told"),
+                Err(error) => tracing::warn!(node, %error, "what its policy says can not be told"),
             }
         }
         let statuses = policies::changed(&self.objects(), now);

@@ -95,7 +95,7 @@ pub(super) fn rules(name: &str, spec: &SlicePolicySpec) -> Rules {
         selector: spec.node_selector.clone(),
         priority: spec.priority,
         mode: match mig.mode {
-            MigMode::Manual => Mode::Manual,
+            MigMode::Manual | MigMode::Fixed => Mode::Manual,
             MigMode::DryRun => Mode::DryRun,
             MigMode::Automatic => Mode::Automatic,
         },

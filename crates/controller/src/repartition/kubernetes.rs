@@ -2,9 +2,9 @@
 
 use super::objects::Objects;
 use super::store::{About, PlanStore, Tone};
+use super::told::ToldNode;
 use crate::kubernetes::within;
 use crate::store::StoreError;
-use carve_cluster_api::names;
 use carve_repartition::Order;
 use carve_slice_policy::{SlicePlan, SlicePlanSpec, SlicePlanStatus, SlicePolicy, SlicePolicyStatus};
 use futures_util::future::BoxFuture;
@@ -56,8 +56,9 @@ fn params() -> PatchParams {
     PatchParams::apply(MANAGER).force()
 }
 
-fn head(kind: &str, name: &str) -> Value {
-    json!({"apiVersion": "carve.dev/v1alpha1", "kind": kind, "metadata": {"name": name}})
+/// What every object of ours begins with.
+fn head<K: Resource<DynamicType = ()>>(name: &str) -> Value {
+    json!({"apiVersion": K::api_version(&()), "kind": K::kind(&()), "metadata": {"name": name}})
 }
 
 impl PlanStore for Kubernetes {
@@ -66,7 +67,7 @@ impl PlanStore for Kubernetes {
             // A plan goes with its node.
             let nodes: Api<Node> = Api::all(self.client.clone());
             let node = within(PATIENCE, nodes.get_metadata(&plan.node)).await?;
-            let mut object = head("SlicePlan", &plan.node);
+            let mut object = head::<SlicePlan>(&plan.node);
             object["spec"] = json!(plan);
             object["metadata"]["ownerReferences"] =
                 json!([{"apiVersion": "v1", "kind": "Node", "name": plan.node, "uid": node.metadata.uid}]);
@@ -82,7 +83,7 @@ impl PlanStore for Kubernetes {
         status: &'a SlicePlanStatus,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
         async move {
-            let mut object = head("SlicePlan", node);
+            let mut object = head::<SlicePlan>(node);
             object["status"] = json!(status);
             let plans = self.plans();
             within(PATIENCE, plans.patch_status(node, &params(), &Patch::Apply(object))).await.map(drop)
@@ -102,17 +103,11 @@ impl PlanStore for Kubernetes {
         .boxed()
     }
 
-    fn put_config<'a>(
-        &'a self,
-        node: &'a str,
-        config: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn put_config<'a>(&'a self, node: &'a str, told: &'a ToldNode) -> BoxFuture<'a, Result<(), StoreError>> {
         async move {
             let nodes: Api<Node> = Api::all(self.client.clone());
-            let mut object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"annotations": {}}});
-            if let Some(config) = config {
-                object["metadata"]["annotations"][names::POLICY_CONFIG] = config.into();
-            }
+            let object =
+                json!({"apiVersion": "v1", "kind": "Node", "metadata": {"annotations": told.annotations()}});
             // A manager of its own: what it does not write any more goes.
             let params = PatchParams::apply("carve-policy").force();
             within(PATIENCE, nodes.patch_metadata(node, &params, &Patch::Apply(object))).await.map(drop)
@@ -127,7 +122,7 @@ impl PlanStore for Kubernetes {
     ) -> BoxFuture<'a, Result<(), StoreError>> {
         async move {
             let policies: Api<SlicePolicy> = Api::all(self.client.clone());
-            let mut object = head("SlicePolicy", policy);
+            let mut object = head::<SlicePolicy>(policy);
             object["status"] = json!(status);
             within(PATIENCE, policies.patch_status(policy, &params(), &Patch::Apply(object))).await.map(drop)
         }

@@ -17,6 +17,7 @@ mod progress;
 mod store;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use crate::metrics::Metrics;
 use act::Repartition;

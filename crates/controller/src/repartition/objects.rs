@@ -1,7 +1,7 @@
 //! What is known of the cluster for MIG: nodes, pods that ask for MIG devices, policies and plans, as watches show them.
 
 use super::read;
-use carve_cluster_api::names;
+use super::told::ToldNode;
 use carve_repartition::{Amounts, NodeReport, Order, Seconds, Taint, Whereabouts, mig_wants, taints_of};
 use carve_slice_policy::{
     MigMode, Phase, SlicePlanSpec, SlicePlanStatus, SlicePolicySpec, SlicePolicyStatus,
@@ -19,8 +19,8 @@ pub(super) struct NodeSeen {
     pub(super) ready: bool,
     pub(super) report: Option<NodeReport>,
     pub(super) order: Option<Order>,
-    /// The device-plugin configuration that a policy gave it.
-    pub(super) config: Option<String>,
+    /// What a policy has told its agent.
+    pub(super) told: ToldNode,
 }
 
 /// A pod that asks for MIG devices and has not ended.
@@ -155,7 +155,7 @@ impl Objects {
                 .map(Amounts::of),
             ready: ready.any(|one| one["status"] == "True") && node["spec"]["unschedulable"] != true,
             report: report.and_then(|report| report.inspect_err(|error| warn(error)).ok()),
-            config: annotations.get(names::POLICY_CONFIG).cloned(),
+            told: ToldNode::of(&annotations),
             order: order.and_then(|order| order.inspect_err(|error| warn(error)).ok()),
         };
         self.nodes.insert(name.to_owned(), seen);

@@ -2,30 +2,31 @@
 
 use super::facts::rules;
 use super::objects::{NodeSeen, Objects};
+use super::told::ToldNode;
 use super::written;
 use carve_karpenter::Stage;
 use carve_repartition::{Assigned, Rules, Seconds, assign};
 use carve_slice_policy::{Condition, SlicePolicyStatus};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Nodes whose agents are to have another device-plugin configuration than a policy gave them before.
-pub(super) fn configs(objects: &Objects) -> Vec<(String, Option<String>)> {
+/// Nodes whose agents are to be told something else than a policy told them before.
+pub(super) fn configs(objects: &Objects) -> Vec<(String, ToldNode)> {
     let all: Vec<Rules> = objects.policies.iter().map(|(name, policy)| rules(name, &policy.spec)).collect();
     // Who brought the node counts on its whole GPUs; it is cut later.
     let whole =
         |node: &NodeSeen| node.taints.iter().any(|taint| Stage::keeps_whole(&taint.key, &taint.value));
     let wanted = |node: &NodeSeen| match assign(&all, &node.labels) {
-        _ if whole(node) => None,
+        _ if whole(node) => ToldNode::default(),
         Assigned::To(rules) => {
-            let sharing = objects.policies.get(&rules.name)?.spec.sharing.as_ref()?;
-            Some(sharing.to_config())
+            let policy = objects.policies.get(&rules.name);
+            policy.map(|policy| ToldNode::by(&rules.name, &policy.spec)).unwrap_or_default()
         }
-        Assigned::Nobody => None,
+        Assigned::Nobody => ToldNode::default(),
         // Nothing is taken away or given while nobody knows which counts.
-        Assigned::Conflict(_) => node.config.clone(),
+        Assigned::Conflict(_) => node.told.clone(),
     };
     let each = objects.nodes.iter().map(|(name, node)| (name, node, wanted(node)));
-    each.filter(|(_, node, wanted)| node.config != *wanted)
+    each.filter(|(_, node, wanted)| node.told != *wanted)
         .map(|(name, _, wanted)| (name.clone(), wanted))
         .collect()
 }

@@ -1,5 +1,6 @@
 //! What keeps plans and orders, as far as repartition writes them.
 
+use super::told::ToldNode;
 use crate::store::StoreError;
 use carve_repartition::Order;
 use carve_slice_policy::{SlicePlanSpec, SlicePlanStatus, SlicePolicyStatus};
@@ -48,12 +49,8 @@ pub trait PlanStore: Send + Sync + 'static {
     /// Orders something of the agent of a node.
     fn put_order<'a>(&'a self, node: &'a str, order: &'a Order) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// Gives the agent of a node a device-plugin configuration, or takes it back.
-    fn put_config<'a>(
-        &'a self,
-        node: &'a str,
-        config: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<(), StoreError>>;
+    /// Tells the agent of a node what its policy says, or takes it back.
+    fn put_config<'a>(&'a self, node: &'a str, told: &'a ToldNode) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// Says how a policy is.
     fn put_policy_status<'a>(

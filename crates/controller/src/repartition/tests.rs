@@ -3,6 +3,7 @@
 use super::act::Repartition;
 use super::objects::Objects;
 use super::store::{About, PlanStore, Tone};
+use super::told::ToldNode;
 use super::written;
 use crate::store::StoreError;
 use carve_gpu_model::{GpuUuid, Product};
@@ -22,7 +23,7 @@ struct Written {
     plans: BTreeMap<String, SlicePlanSpec>,
     statuses: BTreeMap<String, SlicePlanStatus>,
     orders: BTreeMap<String, Order>,
-    configs: BTreeMap<String, Option<String>>,
+    configs: BTreeMap<String, ToldNode>,
     policies: BTreeMap<String, SlicePolicyStatus>,
     told: Vec<(String, Tone, String, String)>,
     /// Writes in all, events not counted.
@@ -63,12 +64,8 @@ impl PlanStore for Memory {
         self.write(|written| drop(written.orders.insert(node.to_owned(), order.clone())))
     }
 
-    fn put_config<'a>(
-        &'a self,
-        node: &'a str,
-        config: Option<&'a str>,
-    ) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.write(|written| drop(written.configs.insert(node.to_owned(), config.map(str::to_owned))))
+    fn put_config<'a>(&'a self, node: &'a str, told: &'a ToldNode) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.write(|written| drop(written.configs.insert(node.to_owned(), told.clone())))
     }
 
     fn put_policy_status<'a>(
@@ -354,11 +351,20 @@ async fn sharing_of_a_policy_reaches_its_nodes_and_is_taken_back() {
     assert_eq!(config(&bench), None, "nothing is written where nothing is wanted");
     bench.policy("all", json!({"sharing": {"mechanism": "TimeSlicing", "replicas": 4}}));
     bench.look(1).await;
-    let text = config(&bench).flatten().expect("a configuration");
+    let text = config(&bench).and_then(|told| told.sharing).expect("a configuration");
     assert!(text.contains("timeSlicing") && text.contains("\"replicas\":4"), "{text}");
+    let layout = json!({"mode": "Fixed", "layout": [{"instances": {"1g.5gb": 7}}]});
+    bench.policy("all", json!({"mig": layout}));
+    bench.look(1).await;
+    let told = config(&bench).expect("something is told");
+    assert_eq!(told.sharing, None);
+    let text = told.mig.expect("a layout");
+    let parsed = carve_formats::MigPartedConfig::parse(&text);
+    assert!(parsed.diagnostics.is_empty(), "{:?}", parsed.diagnostics);
+    assert!(parsed.value.is_some_and(|config| config.configs.contains_key("all")), "{text}");
     bench.policy("all", json!({}));
     bench.look(1).await;
-    assert_eq!(config(&bench), Some(None));
+    assert_eq!(config(&bench), Some(ToldNode::default()));
 }
 
 #[tokio::test]
@@ -378,5 +384,5 @@ async fn a_node_that_is_to_have_whole_gpus_yet_is_not_told_to_share_them() {
     }
     at(&bench, "cutting");
     bench.look(1).await;
-    assert!(config(&bench).flatten().is_some());
+    assert!(config(&bench).is_some_and(|told| told.sharing.is_some()));
 }

@@ -1,6 +1,8 @@
 //! GPUs that are cut anew: as a label asks, or as the controller orders. It takes a moment, as it does on a real one.
 
 use super::Machine;
+use carve_formats::MigPartedConfig;
+use carve_formats::mig_parted::ConfigEntry;
 use carve_gpu_model::GpuUuid;
 use carve_mig_manager::{
     ApplyOptions, GpuState, HookRunner, InstanceLayout, Layout, Outcome, Plan, Silent, apply_partial,
@@ -51,6 +53,24 @@ pub(crate) struct Done {
 }
 
 impl Machine {
+    /// What a policy fixes has changed: the same name may mean something else.
+    pub(crate) fn fix(&mut self, layout: Option<&str>) {
+        if self.layout.as_deref() != layout {
+            self.layout = layout.map(str::to_owned);
+            self.asked = None;
+        }
+    }
+
+    /// What a config says: that of a policy, or one made from the hardware.
+    fn entries(&self, states: &[GpuState], name: &str) -> Result<Vec<ConfigEntry>, String> {
+        let fixed = self.layout.as_deref().and_then(|text| MigPartedConfig::parse(text).value);
+        if let Some(entries) = fixed.and_then(|mut fixed| fixed.configs.remove(name)) {
+            return Ok(entries);
+        }
+        let made = builtin_config(states, name).map_err(|unknown| unknown.to_string())?;
+        Ok(made.configs.into_values().next().unwrap_or_default())
+    }
+
     /// A label asks for a config, or for nothing any more.
     pub(crate) fn ask(&mut self, name: Option<&str>, now: i64) {
         let again = match (&self.asked, name) {
@@ -74,8 +94,8 @@ impl Machine {
             Ok(states) => states,
             Err(error) => return self.asked_failed(name, &error.to_string(), now),
         };
-        if let Err(unknown) = builtin_config(&states, name) {
-            return self.asked_failed(name, &unknown.to_string(), now);
+        if let Err(unknown) = self.entries(&states, name) {
+            return self.asked_failed(name, &unknown, now);
         }
         self.asked = Some((name.to_owned(), Told::Pending));
         let capable =
@@ -180,10 +200,8 @@ impl Machine {
 
     fn finish_config(&mut self, name: &str, now: i64) -> Done {
         let states = inventory(&*self.host).unwrap_or_default();
-        let entries = builtin_config(&states, name)
-            .map(|config| config.configs.into_values().next().unwrap_or_default());
-        let outcome = match entries {
-            Err(unknown) => Err(unknown.to_string()),
+        let outcome = match self.entries(&states, name) {
+            Err(unknown) => Err(unknown),
             Ok(entries) => {
                 let hooks = HookRunner::new(carve_formats::MigHooks::default(), BTreeMap::new(), false);
                 let options = ApplyOptions::default();

@@ -61,6 +61,8 @@ pub(crate) struct Machine {
     pub(crate) order: Option<OrderReport>,
     /// The config that a label asks for, and what became of it.
     pub(crate) asked: Option<(String, Told)>,
+    /// What a policy cuts it into: a file of mig-parted with one config.
+    layout: Option<String>,
     /// Whether it looks otherwise than when it was drawn last.
     changed: bool,
 }
@@ -137,6 +139,7 @@ impl Machine {
             cutting: None,
             order: None,
             asked: None,
+            layout: None,
             changed: true,
         })
     }

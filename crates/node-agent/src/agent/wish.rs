@@ -1,8 +1,9 @@
-//! What is wanted of the GPUs: a person's label wins, then the controller's order, then the default.
+//! What is wanted of the GPUs: a person's label wins, then the layout of a SlicePolicy, then the controller's order, then the default.
 
 use super::Agent;
 use crate::mig::Wish;
 use carve_cluster_api::{NodeView, names};
+use carve_formats::MigPartedConfig;
 use carve_repartition::{Order, WireError};
 
 /// The config that a person asks for, and the order that counts where nobody does.
@@ -12,6 +13,11 @@ fn asked(view: Option<&NodeView>) -> (Option<String>, Option<Result<Order, WireE
         Some(name) => (Some(name.clone()), None),
         None => (None, view.annotations.get(Order::ANNOTATION).map(|text| Order::parse(text))),
     }
+}
+
+/// What the layout of a policy is called.
+fn only_config(text: &str) -> Option<String> {
+    MigPartedConfig::parse(text).value?.configs.into_keys().next()
 }
 
 impl Agent {
@@ -26,14 +32,16 @@ impl Agent {
             Some(Ok(order)) => Some(order),
             None => None,
         };
+        let policy = self.view.as_ref().and_then(|view| view.annotations.get(names::POLICY_MIG)).cloned();
+        let fixed = policy.as_deref().and_then(only_config);
         // Once there are orders, the default has had its time: it would undo them.
         let default = self.options.mig.default_config.as_ref().filter(|_| order.is_none());
-        let name = manual.clone().or_else(|| default.cloned());
+        let name = manual.clone().or(fixed).or_else(|| default.cloned());
         let file = self.options.mig.config_file.as_ref().map(|path| {
             std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
         });
         self.wishes.send_if_modified(|wish| {
-            let new = Wish { name, manual, order, file, again: wish.again };
+            let new = Wish { name, manual, order, file, policy, again: wish.again };
             let changed = *wish != new;
             *wish = new;
             changed

@@ -142,29 +142,35 @@ fn places(
     Ok((state.gpu.index, WantedOfOne::Places(BTreeMap::from([(uuid.clone(), layout)]))))
 }
 
+/// A config of a file by its name; otherwise the names that are there.
+fn find(name: &str, text: &str) -> Result<Result<Vec<ConfigEntry>, String>, String> {
+    let parsed = MigPartedConfig::parse(text);
+    let Some(mut config) = parsed.value else {
+        let errors: Vec<String> = parsed.diagnostics.iter().map(ToString::to_string).collect();
+        return Err(errors.join("; "));
+    };
+    let known = config.configs.keys().cloned().collect::<Vec<_>>().join(", ");
+    Ok(config.configs.remove(name).ok_or(known))
+}
+
 impl MigManager {
-    /// What the config says: from the file where it has the name, otherwise made from the hardware.
+    /// What the config says: from the file where it has the name, then from a policy, otherwise made from the hardware.
     pub(super) async fn entries(&self, name: &str, wish: &Wish) -> Result<Vec<ConfigEntry>, String> {
         let mut doubt = String::new();
         match &wish.file {
             None => {}
             Some(Err(why)) => doubt = format!("; the config file can not be read: {why}"),
-            Some(Ok(text)) => {
-                let parsed = MigPartedConfig::parse(text);
-                match parsed.value {
-                    None => {
-                        let errors: Vec<String> =
-                            parsed.diagnostics.iter().map(ToString::to_string).collect();
-                        return Err(format!("the config file is not usable: {}", errors.join("; ")));
-                    }
-                    Some(config) => match config.configs.get(name) {
-                        Some(entries) => return Ok(entries.clone()),
-                        None => {
-                            let known: Vec<&str> = config.configs.keys().map(String::as_str).collect();
-                            doubt = format!("; the config file has {}", known.join(", "));
-                        }
-                    },
-                }
+            Some(Ok(text)) => match find(name, text) {
+                Err(why) => return Err(format!("the config file is not usable: {why}")),
+                Ok(Ok(entries)) => return Ok(entries),
+                Ok(Err(known)) => doubt = format!("; the config file has {known}"),
+            },
+        }
+        if let Some(text) = &wish.policy {
+            match find(name, text) {
+                Err(why) => return Err(format!("the layout of the node's SlicePolicy is not usable: {why}")),
+                Ok(Ok(entries)) => return Ok(entries),
+                Ok(Err(known)) => doubt.push_str(&format!("; its SlicePolicy has {known}")),
             }
         }
         let states = self.read().await?;
