@@ -1,7 +1,7 @@
 //! The image with programs that take memory and time of a simulated GPU.
 
 use crate::Cluster;
-use carve_lab::Image;
+use carve_lab::{Image, Programs};
 use std::path::Path;
 
 /// Its name.

@@ -1,7 +1,7 @@
 //! A webhook in a pod behind a Service: the API server finds its way there, and its answer counts.
 
 use carve_cluster_tests::{Cluster, PATIENCE, Pod};
-use carve_lab::Image;
+use carve_lab::{Image, Programs};
 use std::path::Path;
 
 const IMAGE: &str = "localhost/admission-webhook:1";

@@ -2,7 +2,7 @@
 //! Deployment, and a leader that goes.
 
 use carve_cluster_tests::{Cluster, HollowNodes, PATIENCE, documents, stand_ins};
-use carve_lab::Image;
+use carve_lab::{Image, Programs};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 

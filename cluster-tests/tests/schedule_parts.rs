@@ -4,7 +4,7 @@
 use carve_cluster_tests::{
     AgentOnNode, Cluster, ControlPlane, GpuNode, Namespace, PATIENCE, limiter_library,
 };
-use carve_lab::Image;
+use carve_lab::{Image, Programs};
 use serde_json::{Value, json};
 use std::path::Path;
 

@@ -1,11 +1,12 @@
 //! Up, down, and everything one asks of a lab from outside.
 
-use crate::image::Image;
+use crate::image::Programs as _;
 use crate::places::Places;
 use crate::programs::run;
 use crate::release::Release;
 use crate::{config, debian, footprint, image, kubernetes, pki};
 use anyhow::{Context, Result, bail};
+use carve_oci_image::Image;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};

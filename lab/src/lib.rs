@@ -23,9 +23,10 @@ mod programs;
 mod release;
 mod services;
 
+pub use carve_oci_image::Image;
 pub use debian::debian_package;
 pub use fleet::{FLEET, fleet};
-pub use image::{Image, ImageFile};
+pub use image::Programs;
 pub use inside::{inside, inside_node};
 pub use lab::{Lab, Status, Wanted};
 pub use pki::base64;

@@ -3,7 +3,7 @@
 use crate::root;
 use crate::run::{cargo, read, run};
 use anyhow::{Result, bail};
-use carve_lab::{Image, Lab, Places, Release, Status, Wanted};
+use carve_lab::{Image, Lab, Places, Programs, Release, Status, Wanted};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -75,6 +75,7 @@ const PURE: &[(&str, &[&str])] = &[
         "repartition",
         &["carve-formats", "carve-gpu-model", "carve-planner", "serde", "serde_json", "thiserror"],
     ),
+    ("oci-image", &["flate2", "serde_json", "sha2", "tar", "thiserror"]),
     ("placement", &["carve-gpu-host", "carve-gpu-model", "thiserror"]),
     (
         "simulator",
