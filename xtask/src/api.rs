@@ -1,7 +1,7 @@
 //! The dashboard's API, asked with everything that its own OpenAPI document allows and forbids, in front of the real program.
 
-use crate::run::{cargo, read, run};
-use crate::{cache, root};
+use crate::run::{cargo, run};
+use crate::{root, tools};
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -119,23 +119,7 @@ pub(crate) fn api_of_built() -> Result<()> {
 
 /// Schemathesis, installed into the cache if it is not there; nothing without Python.
 fn tool() -> Result<Option<PathBuf>> {
-    let home = cache().join("tools").join(format!("schemathesis-{SCHEMATHESIS}"));
-    let (tool, stamp) = (home.join("bin/schemathesis"), home.join(".complete"));
-    if tool.exists() && stamp.exists() {
-        return Ok(Some(tool));
-    }
-    if read(Command::new("python3").args(["-c", "import venv, ensurepip"])).is_err() {
-        return Ok(None);
-    }
-    eprintln!("installing Schemathesis {SCHEMATHESIS}");
-    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))?;
-    let mut pip = Command::new(home.join("bin/pip"));
-    run(pip.args([
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        &format!("schemathesis=={SCHEMATHESIS}"),
-    ]))?;
-    fs::write(stamp, "")?;
-    Ok(Some(tool))
+    let packages = [format!("schemathesis=={SCHEMATHESIS}")];
+    let programs = tools::from_python(&format!("schemathesis-{SCHEMATHESIS}"), &packages)?;
+    Ok(programs.map(|folder| folder.join("schemathesis")))
 }

@@ -1,10 +1,9 @@
 //! Runs every fuzz target for a bounded number of cases.
 
 use crate::run::{read, run};
-use crate::{cache, root};
+use crate::{root, tools};
 use anyhow::{Context, Result};
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
 /// Cases per target in the test command: enough to find a careless index, few enough to wait for.
@@ -15,7 +14,7 @@ const CARGO_FUZZ: &str = "0.13.2";
 
 /// Runs every target under `fuzz/`.
 pub(crate) fn fuzz(runs: u64) -> Result<()> {
-    let tool = tool()?;
+    let tool = tools::from_crates("cargo-fuzz", CARGO_FUZZ)?;
     let list = read(Command::new(&tool).args(["fuzz", "list"]).current_dir(root()))?;
     for target in list.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let seeds = root().join("fuzz/seeds").join(target);
@@ -41,28 +40,4 @@ pub(crate) fn fuzz(runs: u64) -> Result<()> {
         eprintln!("{target}: {runs} cases");
     }
     Ok(())
-}
-
-/// cargo-fuzz, installed into the cache if it is not there.
-fn tool() -> Result<PathBuf> {
-    let home = cache().join("tools");
-    let tool = home.join("bin/cargo-fuzz");
-    let stamp = home.join(format!(".cargo-fuzz-{CARGO_FUZZ}"));
-    if !(tool.exists() && stamp.exists()) {
-        eprintln!("installing cargo-fuzz {CARGO_FUZZ}");
-        let mut command = Command::new("cargo");
-        command.args([
-            "install",
-            "--locked",
-            "--quiet",
-            "--force",
-            "--version",
-            CARGO_FUZZ,
-            "cargo-fuzz",
-            "--root",
-        ]);
-        run(command.arg(&home).current_dir(std::env::temp_dir()))?;
-        fs::write(stamp, "")?;
-    }
-    Ok(tool)
 }

@@ -1,8 +1,9 @@
-//! The project's own tasks: `cargo xtask tidy | test | ci | programs | suites | incumbents | cuda-symbols | limiter | dashboards | page | api | lab | fuzz`.
+//! The project's own tasks: `cargo xtask tidy | test | ci | programs | suites | incumbents | cuda-symbols | limiter | dashboards | page | api | deny | lab | fuzz`.
 
 mod api;
 mod cuda_symbols;
 mod dashboards;
+mod deny;
 mod fuzz;
 mod incumbents;
 mod lab;
@@ -15,6 +16,7 @@ mod suites;
 mod test;
 mod tidy;
 mod times;
+mod tools;
 
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
@@ -24,7 +26,7 @@ const USAGE: &str = "\
 usage: cargo xtask TASK
 
   tidy         check the rules of the house that no compiler checks
-  test         everything: tidy, format, lints, CUDA's functions, NVIDIA's programs, suites on a real Kubernetes, tests, fuzz targets (bounded), the page
+  test         everything: tidy, format, lints, CUDA's functions, NVIDIA's programs, suites on a real Kubernetes, tests, dependencies, fuzz targets (bounded), the page
   programs     the test programs that need no cluster alone, several at once
   suites [NAME…] the suites on a real Kubernetes alone, in two labs side by side
   ci           the same with CI=true, where nothing may be skipped
@@ -34,6 +36,7 @@ usage: cargo xtask TASK
   dashboards   write monitoring/grafana anew
   page         the dashboard's page in a real browser, in front of carve up
   api          the dashboard's API, asked with everything that its OpenAPI document allows and forbids, in front of carve up
+  deny         licences, sources and known vulnerabilities of the crates behind carve, by deny.toml
   lab VERB     a real Kubernetes: up [--kubernetes 1.36|1.35] [--nodes N] [--feature-gates A=true,…], fleet N, down, status, exec CMD…, kubeconfig, logs [COMPONENT],
                figures (what the agent costs beside NVIDIA's programs)
   fuzz [RUNS]  run every fuzz target for a number of cases (10000 unless told)
@@ -63,6 +66,7 @@ fn task(arguments: Vec<String>) -> Result<()> {
         ["dashboards"] => dashboards::write(),
         ["page"] => page::page(),
         ["api"] => api::api(),
+        ["deny"] => deny::deny(deny::Words::All),
         ["lab", ref words @ ..] => lab::lab(words),
         ["lab-services", folder] => carve_lab::services(Path::new(folder)),
         ["lab-node", folder, number] => carve_lab::inside_node(Path::new(folder), number.parse()?),

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  build everything ─▶ suites in two labs, which mostly wait ─────────▶ test programs, two at a time ─▶ the page, its API
-//!                   └▶ lints, each crate alone, fuzz targets, with what ─┘
-//!                      the labs leave of the processors
+//!                   └▶ lints, each crate alone, dependencies, fuzz ──────┘
+//!                      targets, with what the labs leave of the processors
 //! ```
 
 use crate::programs::{self, TestProgram};
@@ -12,7 +12,7 @@ use crate::run::{cargo, run};
 use crate::suites::{self, Told};
 use crate::tidy::manifests;
 use crate::times::Times;
-use crate::{api, cuda_symbols, fuzz, incumbents, limiter, page, tidy};
+use crate::{api, cuda_symbols, deny, fuzz, incumbents, limiter, page, tidy};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -162,8 +162,9 @@ fn without_hurry(steps: &Steps) -> Result<()> {
             .iter()
             .try_for_each(|manifest| run(cargo().args(["check", "--quiet", "--manifest-path"]).arg(manifest)))
     });
+    let dependencies = steps.step("dependencies", || deny::deny(deny::Words::Wrong));
     let fuzz = steps.step("fuzz targets", || fuzz::fuzz(fuzz::RUNS));
-    lints.and(alone).and(fuzz)
+    lints.and(alone).and(dependencies).and(fuzz)
 }
 
 /// Runs every test program that needs no cluster, as many at once as there are processors.
