@@ -51,40 +51,133 @@ fn unpacked_into(places: &Places, name: &str, packages: &[(&str, &str)]) -> Resu
     Ok(folder.join("usr"))
 }
 
-/// Fetches one package of a suite with an apt that keeps its lists and its sources to itself.
+/// A package of Debian that goes into an image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packaged {
+    /// What it is called.
+    pub name: String,
+    /// Its version, as Debian writes it.
+    pub version: String,
+    /// For which processor, as Debian calls it.
+    pub architecture: String,
+    /// From which suite.
+    pub suite: String,
+    /// The file that was fetched.
+    pub archive: PathBuf,
+    /// What is in it, unpacked.
+    pub folder: PathBuf,
+}
+
+/// A package for any processor: the newest there is, or the one that was fetched last where that is enough.
+pub fn debian_package_for(
+    places: &Places,
+    suite: &str,
+    package: &str,
+    architecture: &str,
+    newest: bool,
+) -> Result<Packaged> {
+    let source = Source { suite, architecture: Some(architecture) };
+    let home = source.home(places);
+    let archive = match found(&home, package) {
+        Some(archive) if !newest => archive,
+        _ => {
+            eprintln!("fetching {package} for {architecture} from Debian");
+            source.update(&home)?;
+            fetch(&source, &home, package)?
+        }
+    };
+    let field = |name: &str| -> Result<String> {
+        let mut command = Command::new("dpkg-deb");
+        let output =
+            command.arg("--field").arg(&archive).arg(name).output().context("can not start dpkg-deb")?;
+        if !output.status.success() {
+            bail!("{} is no Debian package; remove it", archive.display());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let (version, architecture) = (field("Version")?, field("Architecture")?);
+    let folder = home.join("unpacked").join(archive.file_stem().context("a package has a name")?);
+    if !folder.join("complete").exists() {
+        fs::create_dir_all(&folder)?;
+        run(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(&folder))?;
+        fs::write(folder.join("complete"), "")?;
+    }
+    let (name, suite) = (package.to_owned(), suite.to_owned());
+    Ok(Packaged { name, version, architecture, suite, archive, folder })
+}
+
+/// Fetches one package of a suite for this machine.
 fn download(places: &Places, suite: &str, package: &str) -> Result<PathBuf> {
-    let home = places.cache().join("apt").join(suite);
-    for folder in ["lists/partial", "cache/archives/partial", "packages"] {
-        fs::create_dir_all(home.join(folder))?;
+    let source = Source { suite, architecture: None };
+    let home = source.home(places);
+    if !home.join("sources.list").exists() {
+        source.update(&home)?;
     }
-    let sources = home.join("sources.list");
-    if !sources.exists() {
-        let line = format!("deb [signed-by={KEYRING}] {} {suite} main\n", mirror()?);
-        fs::write(&sources, line)?;
-        run(apt(&home).arg("update")).with_context(|| format!("is Debian's {suite} reachable?"))?;
+    fetch(&source, &home, package)
+}
+
+/// A suite, for this machine's processor or another.
+struct Source<'a> {
+    suite: &'a str,
+    architecture: Option<&'a str>,
+}
+
+impl Source<'_> {
+    /// Where an apt keeps its lists and its sources to itself.
+    fn home(&self, places: &Places) -> PathBuf {
+        let name = self.architecture.map_or(self.suite.to_owned(), |name| format!("{}-{name}", self.suite));
+        places.cache().join("apt").join(name)
     }
-    let packages = home.join("packages");
-    run(apt(&home).args(["download", package]).current_dir(&packages))?;
+
+    /// Learns what there is.
+    fn update(&self, home: &Path) -> Result<()> {
+        for folder in ["lists/partial", "cache/archives/partial", "packages"] {
+            fs::create_dir_all(home.join(folder))?;
+        }
+        let line = format!("deb [signed-by={KEYRING}] {} {} main\n", mirror()?, self.suite);
+        fs::write(home.join("sources.list"), line)?;
+        run(self.apt(home).arg("update"))
+            .map(drop)
+            .with_context(|| format!("is Debian's {} reachable?", self.suite))
+    }
+
+    fn apt(&self, home: &Path) -> Command {
+        let mut command = Command::new("apt-get");
+        let option = |name: &str, path: &Path| format!("{name}={}", path.display());
+        command
+            .args(["-q", "-o", &option("Dir::Etc::SourceList", &home.join("sources.list"))])
+            .args(["-o", "Dir::Etc::SourceParts=/dev/null"])
+            .args(["-o", &option("Dir::State::Lists", &home.join("lists"))])
+            .args(["-o", &option("Dir::Cache", &home.join("cache"))])
+            .args(["-o", "APT::Sandbox::User=root"]);
+        if let Some(architecture) = self.architecture {
+            for name in ["APT::Architecture", "APT::Architectures"] {
+                command.args(["-o", &format!("{name}={architecture}")]);
+            }
+        }
+        command
+    }
+}
+
+/// Fetches a package, in place of the one that was there.
+fn fetch(source: &Source<'_>, home: &Path, package: &str) -> Result<PathBuf> {
+    if let Some(older) = found(home, package) {
+        fs::remove_file(older)?;
+    }
+    run(source.apt(home).args(["download", package]).current_dir(home.join("packages")))?;
+    found(home, package).with_context(|| format!("apt downloaded no {package}"))
+}
+
+/// A package that was fetched.
+fn found(home: &Path, package: &str) -> Option<PathBuf> {
     let prefix = format!("{package}_");
-    let found = fs::read_dir(&packages)?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix)));
-    found.with_context(|| format!("apt downloaded no {package}"))
+    let packages = fs::read_dir(home.join("packages")).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    packages
+        .into_iter()
+        .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&prefix)))
 }
 
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-
-fn apt(home: &Path) -> Command {
-    let mut command = Command::new("apt-get");
-    let option = |name: &str, path: &Path| format!("{name}={}", path.display());
-    command
-        .args(["-q", "-o", &option("Dir::Etc::SourceList", &home.join("sources.list"))])
-        .args(["-o", "Dir::Etc::SourceParts=/dev/null"])
-        .args(["-o", &option("Dir::State::Lists", &home.join("lists"))])
-        .args(["-o", &option("Dir::Cache", &home.join("cache"))])
-        .args(["-o", "APT::Sandbox::User=root"]);
-    command
-}
 
 /// The mirror this machine already uses for Debian itself.
 fn mirror() -> Result<String> {

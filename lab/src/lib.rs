@@ -24,7 +24,7 @@ mod release;
 mod services;
 
 pub use carve_oci_image::Image;
-pub use debian::debian_package;
+pub use debian::{Packaged, debian_package, debian_package_for};
 pub use fleet::{FLEET, fleet};
 pub use image::Programs;
 pub use inside::{inside, inside_node};

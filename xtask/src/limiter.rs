@@ -17,34 +17,32 @@ pub(crate) fn build_both() -> Result<PathBuf> {
     build()
 }
 
+/// What it is called.
+pub(crate) const LIBRARY: &str = "libcarve_limiter.so";
+
+/// What of the workspace it is made of, for `cargo rustc`.
+pub(crate) const CARGO: [&str; 7] =
+    ["--quiet", "--package", "carve-limiter", "--lib", "--release", "--crate-type", "cdylib"];
+
+/// Without what programs start with, so that it asks no version of the C library for anything; and never unloaded, for programs keep
+/// addresses of its functions.
+pub(crate) const RUSTC: [&str; 8] = [
+    "--cfg",
+    "carve_export",
+    "-C",
+    "link-arg=-nostartfiles",
+    "-C",
+    "link-arg=-Wl,-z,nodelete",
+    "-C",
+    "link-arg=-Wl,-soname,libcarve_limiter.so",
+];
+
 fn build_into(folder: &str, more: &[&str]) -> Result<PathBuf> {
     let folder = root().join(folder);
     let mut command = cargo();
-    command.args([
-        "rustc",
-        "--quiet",
-        "--package",
-        "carve-limiter",
-        "--lib",
-        "--release",
-        "--crate-type",
-        "cdylib",
-    ]);
-    command.args(more).arg("--target-dir").arg(&folder);
-    // Without what programs start with, so that it asks no version of the C library for anything; and never unloaded, for programs keep
-    // addresses of its functions.
-    command.args([
-        "--",
-        "--cfg",
-        "carve_export",
-        "-C",
-        "link-arg=-nostartfiles",
-        "-C",
-        "link-arg=-Wl,-z,nodelete",
-    ]);
-    command.args(["-C", "link-arg=-Wl,-soname,libcarve_limiter.so"]);
-    run(&mut command)?;
-    Ok(folder.join("release/libcarve_limiter.so"))
+    command.arg("rustc").args(CARGO).args(more).arg("--target-dir").arg(&folder);
+    run(command.arg("--").args(RUSTC))?;
+    Ok(folder.join("release").join(LIBRARY))
 }
 
 /// Another allocator that programs load before everything else, for the test that both get on. Bookworm's, because later ones need a newer C

@@ -1,9 +1,10 @@
-//! The project's own tasks: `cargo xtask tidy | test | ci | programs | suites | incumbents | cuda-symbols | limiter | dashboards | page | api | deny | lab | fuzz`.
+//! The project's own tasks: `cargo xtask tidy | test | ci | programs | suites | incumbents | cuda-symbols | limiter | dashboards | page | api | deny | dist | lab | fuzz`.
 
 mod api;
 mod cuda_symbols;
 mod dashboards;
 mod deny;
+mod dist;
 mod fuzz;
 mod incumbents;
 mod lab;
@@ -37,6 +38,8 @@ usage: cargo xtask TASK
   page         the dashboard's page in a real browser, in front of carve up
   api          the dashboard's API, asked with everything that its OpenAPI document allows and forbids, in front of carve up
   deny         licences, sources and known vulnerabilities of the crates behind carve, by deny.toml
+  dist         the files of a release, in target/dist: programs, images, chart, what is in them, checksums; --only x86_64 for one processor,
+               --quick for the programs of tests, in target/dist-quick
   lab VERB     a real Kubernetes: up [--kubernetes 1.36|1.35] [--nodes N] [--feature-gates A=true,…], fleet N, down, status, exec CMD…, kubeconfig, logs [COMPONENT],
                figures (what the agent costs beside NVIDIA's programs)
   fuzz [RUNS]  run every fuzz target for a number of cases (10000 unless told)
@@ -67,6 +70,7 @@ fn task(arguments: Vec<String>) -> Result<()> {
         ["page"] => page::page(),
         ["api"] => api::api(),
         ["deny"] => deny::deny(deny::Words::All),
+        ["dist", ref words @ ..] => dist::dist(words),
         ["lab", ref words @ ..] => lab::lab(words),
         ["lab-services", folder] => carve_lab::services(Path::new(folder)),
         ["lab-node", folder, number] => carve_lab::inside_node(Path::new(folder), number.parse()?),

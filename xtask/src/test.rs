@@ -1,7 +1,7 @@
 //! The README's test command: every check the project has, with the time each took.
 //!
 //! ```text
-//!  build everything ─▶ suites in two labs, which mostly wait ─────────▶ test programs, two at a time ─▶ the page, its API
+//!  build everything ─▶ suites in two labs, which mostly wait ─────────▶ test programs, two at a time ─▶ the page, its API, packages
 //!                   └▶ lints, each crate alone, dependencies, fuzz ──────┘
 //!                      targets, with what the labs leave of the processors
 //! ```
@@ -12,7 +12,7 @@ use crate::run::{cargo, run};
 use crate::suites::{self, Told};
 use crate::tidy::manifests;
 use crate::times::Times;
-use crate::{api, cuda_symbols, deny, fuzz, incumbents, limiter, page, tidy};
+use crate::{api, cuda_symbols, deny, dist, fuzz, incumbents, limiter, page, tidy};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -130,7 +130,8 @@ fn everything(steps: &Steps, times: &mut Times) -> Result<()> {
     })?;
     steps.step("tests", || run_programs(&built, times))?;
     steps.step("page", page::page_of_built)?;
-    steps.step("api", api::api_of_built)
+    steps.step("api", api::api_of_built)?;
+    steps.step("packages", dist::quick_of_built)
 }
 
 /// Builds everything, or of the test programs only those with these names.

@@ -111,6 +111,7 @@ pub(crate) fn tidy() -> Result<()> {
         check_pure(name, allowed, &mut findings)?;
     }
     check_manifests(&mut findings)?;
+    check_version(&mut findings)?;
     if findings.is_empty() {
         return Ok(());
     }
@@ -188,4 +189,48 @@ fn check_manifests(findings: &mut Vec<String>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The version is the workspace's; the chart and the changelog have it as well, because others read it there.
+fn check_version(findings: &mut Vec<String>) -> Result<()> {
+    let read = |file: &str| fs::read_to_string(root().join(file)).with_context(|| file.to_owned());
+    findings.extend(other_versions(
+        env!("CARGO_PKG_VERSION"),
+        &read("charts/carve/Chart.yaml")?,
+        &read("CHANGELOG.md")?,
+    ));
+    Ok(())
+}
+
+fn other_versions(version: &str, chart: &str, changelog: &str) -> Vec<String> {
+    let mut findings = Vec::new();
+    for key in ["version", "appVersion"] {
+        let line = chart.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+        let found = line.map_or("", |value| value.trim().trim_matches('"'));
+        if found != version {
+            findings.push(format!(
+                "charts/carve/Chart.yaml: {key} is '{found}', and the workspace's is {version}"
+            ));
+        }
+    }
+    let heading = changelog.lines().find(|line| line.starts_with("## ")).unwrap_or_default();
+    if !heading.split([' ', '(', ')']).any(|word| word == version) {
+        findings.push(format!("CHANGELOG.md: begins with '{heading}', which does not name {version}"));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::other_versions;
+
+    #[test]
+    fn a_version_that_was_forgotten_somewhere_is_found() {
+        let chart = "apiVersion: v2\nversion: 0.2.0\nappVersion: \"0.2.0\"\n";
+        let changelog = "# Changelog\n\n## Unreleased (0.2.0)\n\n## 0.1.0\n";
+        assert_eq!(other_versions("0.2.0", chart, changelog), Vec::<String>::new());
+        assert_eq!(other_versions("0.2.0", &chart.replace("appVersion: \"0.2.0\"", ""), changelog).len(), 1);
+        assert_eq!(other_versions("0.3.0", chart, changelog).len(), 3);
+        assert_eq!(other_versions("0.2.0", chart, &changelog.replace("0.2.0", "10.2.0")).len(), 1);
+    }
 }
