@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 /// Tells tests that nothing has to be built any more: each would ask cargo for one package alone, with other features, and replace under the
 /// feet of the others what they run.
-const BUILT: &str = "CARVE_TEST_ALL_IS_BUILT";
+pub(crate) const BUILT: &str = "CARVE_TEST_ALL_IS_BUILT";
 
 /// A test program.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! The programs of a release: for both processors, against an old C library, the same bytes wherever they are built.
 
 use crate::dist::elf::Glibc;
+use crate::programs::BUILT;
 use crate::run::{cargo, read, run};
 use crate::{limiter, root, tools};
 use anyhow::{Context, Result, bail};
@@ -111,18 +112,23 @@ fn add_target(triple: &str) -> Result<()> {
     })
 }
 
-/// The programs as tests have them: this machine's, built for tests.
+/// The programs as tests have them: this machine's, built for tests unless it is said that all is built.
 pub(crate) fn of_tests() -> Result<Programs> {
+    if std::env::var_os(BUILT).is_some() {
+        return of_built();
+    }
     run(cargo().args(["build", "--quiet", "--workspace", "--bin", "carve"]))?;
     limiter::build()?;
-    Ok(of_built())
+    of_built()
 }
 
-/// The same as they were built last.
-pub(crate) fn of_built() -> Programs {
-    Programs {
+/// The same as they were built last, without names and lines, which are more than half of them.
+pub(crate) fn of_built() -> Result<Programs> {
+    let carve = root().join("target/dist-carve");
+    run(Command::new("strip").arg("-o").arg(&carve).arg(root().join("target/debug/carve")))?;
+    Ok(Programs {
         architecture: Architecture::OWN,
-        carve: root().join("target/debug/carve"),
+        carve,
         limiter: Some(root().join("target/limiter/release").join(limiter::LIBRARY)),
-    }
+    })
 }

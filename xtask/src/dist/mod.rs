@@ -60,7 +60,7 @@ pub(crate) fn dist(words: &[&str]) -> Result<()> {
 
 /// Packs carve as it was built last for tests, and tries the packages.
 pub(crate) fn quick_of_built() -> Result<()> {
-    make(&[build::of_built()], Kind::Quick)
+    make(&[build::of_built()?], Kind::Quick)
 }
 
 fn make(programs: &[Programs], kind: Kind) -> Result<()> {
