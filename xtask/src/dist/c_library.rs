@@ -43,7 +43,7 @@ pub(crate) struct DebianPart {
 }
 
 /// The files for one image.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CLibrary {
     /// By their place.
     files: BTreeMap<PathBuf, (Vec<u8>, bool)>,
@@ -110,6 +110,11 @@ impl CLibrary {
         }
         image
     }
+}
+
+/// Whether there is any for this machine.
+pub(crate) fn reachable() -> Result<()> {
+    debian_package_for(&Places::usual(), SUITE, "libc6", Architecture::OWN.name(), false).map(drop)
 }
 
 /// Which libraries of which package.

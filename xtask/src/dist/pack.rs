@@ -104,3 +104,81 @@ fn image(program: &Program, of: &Ingredients) -> Image {
     }
     program.c_library.put(image)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Ingredients, Program, SUMS, pack};
+    use crate::dist::c_library::CLibrary;
+    use crate::dist::check::{layer_of, sums};
+    use carve_oci_image::Architecture;
+    use std::collections::BTreeMap;
+    use std::io::Read;
+
+    fn ingredients() -> Ingredients {
+        let program = |architecture: Architecture, limiter: Option<Vec<u8>>| {
+            let carve = architecture.name().as_bytes().to_vec();
+            Program { architecture, carve, limiter, c_library: CLibrary::default() }
+        };
+        Ingredients {
+            version: "1.2.3".to_owned(),
+            programs: vec![program(Architecture::Amd64, Some(vec![7])), program(Architecture::Arm64, None)],
+            chart: vec![("Chart.yaml".to_owned(), b"name: carve".to_vec())],
+            parts: "{}".to_owned(),
+            texts: vec![("LICENSE", b"free".to_vec())],
+        }
+    }
+
+    fn names(tar: impl Read) -> Vec<String> {
+        let mut archive = tar::Archive::new(tar);
+        let entries = archive.entries().unwrap();
+        entries.map(|entry| entry.unwrap().path().unwrap().display().to_string()).collect()
+    }
+
+    fn names_of(files: &BTreeMap<String, Vec<u8>>, name: &str) -> Vec<String> {
+        names(flate2::read::GzDecoder::new(&files[name][..]))
+    }
+
+    #[test]
+    fn a_release_has_its_files_and_their_sums() {
+        let mut files = pack(&ingredients()).unwrap();
+        assert_eq!(
+            files.keys().collect::<Vec<_>>(),
+            [
+                SUMS,
+                "carve-1.2.3-aarch64-linux.tar.gz",
+                "carve-1.2.3-x86_64-linux.tar.gz",
+                "carve-1.2.3.cdx.json",
+                "carve-chart-1.2.3.tgz",
+                "carve-image-1.2.3.tar"
+            ]
+        );
+        sums(&files).unwrap();
+        files.insert("carve-1.2.3.cdx.json".to_owned(), b"{ }".to_vec());
+        assert_eq!(sums(&files).unwrap_err().to_string(), "carve-1.2.3.cdx.json is not what SHA256SUMS says");
+        files.remove("carve-1.2.3.cdx.json");
+        assert!(sums(&files).is_err());
+    }
+
+    #[test]
+    fn archives_have_one_folder_and_the_limiter_only_where_there_is_one() {
+        let files = pack(&ingredients()).unwrap();
+        let folder = "carve-1.2.3-x86_64-linux";
+        let inside = ["LICENSE", "carve", "libcarve_limiter.so"].map(|name| format!("{folder}/{name}"));
+        assert_eq!(names_of(&files, "carve-1.2.3-x86_64-linux.tar.gz")[1..], inside);
+        assert_eq!(names_of(&files, "carve-1.2.3-aarch64-linux.tar.gz").len(), 3);
+        assert_eq!(names_of(&files, "carve-chart-1.2.3.tgz"), ["carve", "carve/Chart.yaml"]);
+    }
+
+    #[test]
+    fn the_image_has_for_each_processor_its_own_program() {
+        let files = pack(&ingredients()).unwrap();
+        for architecture in [Architecture::Amd64, Architecture::Arm64] {
+            let layer = layer_of(&files["carve-image-1.2.3.tar"], architecture).unwrap();
+            let found = names(&layer[..]);
+            let limiter = found.iter().any(|name| name == "usr/lib/carve/libcarve_limiter.so");
+            assert_eq!(limiter, architecture == Architecture::Amd64, "{found:?}");
+            let contents = architecture.name().as_bytes();
+            assert!(layer.windows(contents.len()).any(|window| window == contents));
+        }
+    }
+}
