@@ -80,7 +80,8 @@ const GROUPS: &str = "root:x:0:\nnonroot:x:65532:\n";
 
 /// carve, the limiter, the C library, and no shell.
 fn image(program: &Program, of: &Ingredients) -> Image {
-    let mut image = Image::new(&format!("carve:{}", of.version))
+    // The chart's `carve:VERSION`, as container runtimes complete it: imported on a node, it is found without a registry.
+    let mut image = Image::new(&format!("docker.io/library/carve:{}", of.version))
         .architecture(program.architecture)
         .compressed()
         .file("/usr/bin/carve", program.carve.clone(), true)
