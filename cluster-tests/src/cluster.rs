@@ -105,12 +105,17 @@ impl Cluster {
 
     /// What kubectl prints, or what it complains about.
     pub fn try_kubectl(&self, words: &[&str], input: Option<&str>) -> Result<String, String> {
-        let words: Vec<String> = ["kubectl"].iter().chain(words).map(|word| (*word).to_owned()).collect();
+        self.try_program(&[&["kubectl"], words].concat(), input)
+    }
+
+    /// What a program on the first node prints, with kubectl's settings at hand, or what it complains about.
+    pub fn try_program(&self, words: &[&str], input: Option<&str>) -> Result<String, String> {
+        let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let mut command = self.lab.command(&words).map_err(|error| error.to_string())?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         if let Some(mut stdin) = child.stdin.take() {
-            // kubectl that ends early tells why by itself.
+            // A program that ends early tells why by itself.
             let _ = stdin.write_all(input.unwrap_or_default().as_bytes());
         }
         let output = child.wait_with_output().map_err(|error| error.to_string())?;

@@ -5,6 +5,7 @@
 #![allow(clippy::panic, reason = "a vocabulary for tests: the panic is the test's failure")]
 
 mod background;
+mod chart;
 mod cluster;
 mod control_plane;
 mod doors;
@@ -35,6 +36,7 @@ mod tls_service;
 
 pub use background::Background;
 pub use carve_conformance::{Incumbents, Program};
+pub use chart::{Everything, Release};
 pub use cluster::{Cluster, PATIENCE};
 pub use control_plane::{ControlPlane, PLAIN_SCHEDULER};
 pub use dra_audit::{Audit, Holdings};

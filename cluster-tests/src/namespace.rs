@@ -60,6 +60,11 @@ impl Namespace {
         self.cluster.kubectl(&["delete", "--raw", &all]);
     }
 
+    /// Deletes a pod and waits until it is gone.
+    pub fn delete_pod(&self, name: &str) {
+        self.cluster.kubectl(&["delete", "pod", name, "-n", &self.name, "--timeout=180s"]);
+    }
+
     /// An object of this namespace, or null.
     pub fn get(&self, words: &[&str]) -> Value {
         self.cluster.get(&[&["-n", self.name.as_str()], words].concat())

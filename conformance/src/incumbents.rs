@@ -1,4 +1,4 @@
-//! NVIDIA's programs and Karpenter: which there are, and where they were built.
+//! NVIDIA's programs, Karpenter and Helm: which there are, and where they were built.
 
 use std::path::{Path, PathBuf};
 
@@ -90,6 +90,16 @@ impl Karpenter {
         skip(&format!("{shown} or its definitions are absent ('cargo xtask incumbents' builds them)"));
         None
     }
+}
+
+/// Where Helm was built; where it was not, says so as [`Incumbents::locate`] does.
+pub fn helm() -> Option<PathBuf> {
+    let program = folder().join("helm");
+    if program.is_file() {
+        return Some(program);
+    }
+    skip(&format!("{} is absent ('cargo xtask incumbents' builds it)", program.display()));
+    None
 }
 
 fn folder() -> PathBuf {

@@ -19,5 +19,5 @@ pub mod side_by_side;
 pub use cage::{Cage, CageError};
 pub use carve::Carve;
 pub use cut::cut;
-pub use incumbents::{Incumbents, Karpenter, Program};
+pub use incumbents::{Incumbents, Karpenter, Program, helm};
 pub use outcome::{Outcome, Running};

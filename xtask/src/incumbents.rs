@@ -1,4 +1,4 @@
-//! Builds NVIDIA's own programs and Karpenter from their Go modules into the cache, as opponents and referees for the tests.
+//! Builds NVIDIA's own programs, Karpenter and Helm from their Go modules into the cache, as opponents, referees and tools for the tests.
 
 use crate::run::{read, run};
 use crate::{cache, root};
@@ -47,6 +47,14 @@ const MODULES: &[Module] = &[
         programs: &[("./carve", "karpenter")],
         files: &[("kwok/apis/crds/karpenter.kwok.sh_kwoknodeclasses.yaml", "karpenter.nodeclasses.yaml")],
         ours: Some(("conformance/karpenter/main.go", "carve/main.go")),
+    },
+    // Installs our chart as people do.
+    Module {
+        path: "helm.sh/helm/v4",
+        version: "v4.3.1",
+        programs: &[("./cmd/helm", "helm")],
+        files: &[],
+        ours: None,
     },
 ];
 
@@ -109,7 +117,11 @@ fn ours_is_there(module: &Module, home: &Path) -> bool {
 
 /// Where the source of a module is built.
 fn copy(module: &Module, home: &Path) -> PathBuf {
-    let name = module.path.rsplit('/').next().unwrap_or(module.path);
+    // Later major versions of a module have theirs as the last part of its path.
+    let is_version = |part: &str| {
+        part.strip_prefix('v').is_some_and(|rest| rest.chars().all(|letter| letter.is_ascii_digit()))
+    };
+    let name = module.path.rsplit('/').find(|part| !is_version(part)).unwrap_or(module.path);
     home.join(format!("{name}-{}", module.version))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::root;
 use crate::run::{cargo, read, run};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use carve_lab::{Image, Lab, Places, Programs, Release, Status, Wanted};
 use std::collections::BTreeSet;
 use std::fs;
@@ -54,6 +54,7 @@ pub(crate) fn lab(words: &[&str]) -> Result<()> {
 /// Images for the lab, of carve as it is now.
 fn images(lab: &Lab) -> Result<Vec<PathBuf>> {
     run(cargo().args(["build", "--quiet", "--package", "carve"]))?;
+    crate::limiter::build()?;
     images_of_built(lab)
 }
 
@@ -62,8 +63,11 @@ pub(crate) fn images_of_built(lab: &Lab) -> Result<Vec<PathBuf>> {
     let folder = lab.cache().join("images");
     fs::create_dir_all(&folder)?;
     let program = root().join("target/debug/carve");
+    // As the shipped image has it.
+    let limiter = fs::read(crate::limiter::built()).context("the limiter's library was not built")?;
     let carve = Image::new("localhost/carve:test")
         .program(&program, "/carve")?
+        .file("/usr/lib/carve/libcarve_limiter.so", limiter, true)
         .env("HOME", "/tmp")
         .entrypoint(["/carve"]);
     let (mut probe, mut looker) = (Image::new("localhost/probe:1"), Image::new("localhost/looker:test"));

@@ -4,11 +4,23 @@ use crate::root;
 use crate::run::{cargo, run};
 use anyhow::{Context, Result, bail};
 use carve_lab::{Places, debian_package};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// Where it is built.
+const FOLDER: &str = "target/limiter";
 
 /// Builds it, and says where it is.
 pub(crate) fn build() -> Result<PathBuf> {
-    build_into("target/limiter", &[])
+    build_into(FOLDER, &[])
+}
+
+/// Where it is once it was built.
+pub(crate) fn built() -> PathBuf {
+    library(&root().join(FOLDER))
+}
+
+fn library(folder: &Path) -> PathBuf {
+    folder.join("release").join(LIBRARY)
 }
 
 /// Builds also one that ends processes at the points that a test names. It has a folder of its own, so that it is never taken for the other.
@@ -42,7 +54,7 @@ fn build_into(folder: &str, more: &[&str]) -> Result<PathBuf> {
     let mut command = cargo();
     command.arg("rustc").args(CARGO).args(more).arg("--target-dir").arg(&folder);
     run(command.arg("--").args(RUSTC))?;
-    Ok(folder.join("release").join(LIBRARY))
+    Ok(library(&folder))
 }
 
 /// Another allocator that programs load before everything else, for the test that both get on. Bookworm's, because later ones need a newer C

@@ -15,6 +15,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{ .Values.dra.driverName | splitList "." | rest | join "." }}
 {{- end }}
 
+{{- /* Jobs that agents leave to others: those of agent.without, and those of NVIDIA's charts that are switched off by their own names. */}}
+{{- define "carve.without" -}}
+{{- $jobs := .Values.agent.without }}
+{{- if not .Values.devicePlugin.enabled }}{{ $jobs = append $jobs "device-plugin" }}{{ end }}
+{{- if not .Values.migManager.enabled }}{{ $jobs = append $jobs "mig" }}{{ end }}
+{{- if not .Values.gfd.enabled }}{{ $jobs = append $jobs "labels" }}{{ end }}
+{{- $jobs | uniq | join "," }}
+{{- end }}
+
 {{- define "carve.restricted" -}}
 allowPrivilegeEscalation: false
 capabilities:
@@ -24,4 +33,10 @@ runAsNonRoot: true
 runAsUser: 65532
 seccompProfile:
   type: RuntimeDefault
+{{- end }}
+
+{{- /* What makes an object part of the way off a cluster. */}}
+{{- define "carve.leave" -}}
+helm.sh/hook: pre-delete
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- end }}

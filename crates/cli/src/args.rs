@@ -9,6 +9,7 @@ use crate::cost::args::CostArgs;
 use crate::doctor::DoctorArgs;
 use crate::explain::ExplainVerb;
 use crate::karpenter::KarpenterVerb;
+use crate::leave::LeaveArgs;
 use crate::objects::{ApplyObjectsArgs, DeleteArgs, GetArgs, LabelArgs, ScaleArgs};
 use crate::plan::args::PlanArgs as FleetPlanArgs;
 use crate::policy::PolicyVerb;
@@ -98,6 +99,8 @@ pub(crate) enum Verb {
     Agent(Box<AgentArgs>),
     /// Run once for a cluster: admit pods that ask for GPUs in any dialect, and place those with parts of GPUs
     Controller(Box<ControllerArgs>),
+    /// Take carve off a cluster: nothing of it stays but what is in use, and that is named
+    Leave(LeaveArgs),
     /// Let the claims of a trace arrive at a simulated fleet, and compare how policies place them
     Simulate(Box<SimulateArgs>),
     /// Answer the API server: refuse claims with configs that could never be served

@@ -19,6 +19,7 @@ mod failure;
 mod gpus;
 mod input;
 mod karpenter;
+mod leave;
 mod looks;
 mod machine;
 mod mig;
@@ -83,6 +84,7 @@ fn answer(cli: &Cli) -> Outcome {
         Verb::Agent(args) => agent::agent(&cli.machine, args),
         Verb::Simulate(args) => simulate::simulate(args),
         Verb::Controller(args) => controller::controller(args),
+        Verb::Leave(args) => leave::leave(&cli.machine, args),
         Verb::Webhook(args) => webhook::webhook(args),
         Verb::Completion(args) => completion::completion(args),
         Verb::Bench(args) => bench::bench(&cli.machine, args),

@@ -46,5 +46,7 @@ pub const CONDITIONS_MANAGER: &str = "carve-agent";
 pub const CLAIMS_MANAGER: &str = "carve-claims";
 /// Field manager of what is told about GPUs that are given out in parts.
 pub const SLICES_MANAGER: &str = "carve-slices";
+/// Reason of the event by which an agent tells what of it is left on a node that carve leaves.
+pub const LEFT: &str = "CarveLeft";
 /// Who events come from.
 pub const REPORTER: &str = "carve-agent";

@@ -25,6 +25,12 @@ impl SliceOwner {
         format!("{index:05x}-{}-{}", self.driver, self.node)
     }
 
+    /// Whether a slice is called as [`SliceOwner::name_of`] calls one.
+    pub(crate) fn has_named(&self, name: &str) -> bool {
+        let index = name.split('-').next().and_then(|index| usize::from_str_radix(index, 16).ok());
+        index.is_some_and(|index| self.name_of(index) == name)
+    }
+
     /// A slice as an object, of one generation of the pool.
     pub fn object(&self, slice: &Slice, generation: i64) -> api::ResourceSlice {
         let (devices, sets) = match &slice.content {

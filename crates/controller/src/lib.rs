@@ -7,6 +7,7 @@
 //!   API server ──▶ admit: reviews, webhook configurations, ResourceClaimTemplates
 //!   provision: Karpenter's NodePools and NodeOverlays for policies, and new nodes that are let in
 //!   books: what agents' ledgers sum up to, for whoever asks over HTTP; board: the dashboard in front of the cluster, where it is wanted
+//!   leave: the way off a cluster, on which everything here goes that nobody uses
 //!   certificates: one authority for both doors, in a Secret; serve: HTTPS; election, lease, leader: which replica decides
 //! ```
 //! The API server is behind [`Store`], so that the same controller can run over something else that keeps objects; [`Embedded`] is it without its doors.
@@ -23,6 +24,7 @@ mod extender;
 mod kubernetes;
 mod leader;
 mod lease;
+mod leave;
 mod metrics;
 pub mod provision;
 pub mod repartition;
@@ -43,6 +45,7 @@ pub use explain::{Evidence, Line, Story, explain_pod, story};
 pub use extender::Extender;
 pub use kubernetes::Kubernetes;
 pub use lease::Candidate;
+pub use leave::{LeaveError, LeaveOptions, Told, leave};
 pub use metrics::Metrics;
 pub use routes::routes;
 pub use run::{ControllerError, ControllerOptions, run};

@@ -21,9 +21,9 @@ use tokio::sync::watch;
 /// The Lease by which replicas agree who leads.
 const LEASE: &str = "carve-controller";
 /// The Secret with all certificates.
-const SECRET: &str = "carve-controller-certificates";
+pub(crate) const SECRET: &str = "carve-controller-certificates";
 /// The Secret with what the scheduler needs of them.
-const SCHEDULER_SECRET: &str = "carve-scheduler-tls";
+pub(crate) const SCHEDULER_SECRET: &str = "carve-scheduler-tls";
 
 /// How the controller runs.
 #[derive(Debug, Clone)]

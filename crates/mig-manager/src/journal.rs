@@ -104,7 +104,8 @@ impl StateDir {
         &self.path
     }
 
-    fn journal(&self) -> PathBuf {
+    /// What an interrupted change is finished or undone by.
+    pub fn journal(&self) -> PathBuf {
         self.path.join("mig-journal.json")
     }
 

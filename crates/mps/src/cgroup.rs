@@ -54,6 +54,13 @@ impl CgroupHome {
         remarks
     }
 
+    /// Takes the cgroup away in every hierarchy; where a daemon still is in it, the kernel keeps it.
+    pub fn remove(&self) {
+        for hierarchy in self.hierarchies() {
+            let _ = fs::remove_dir(hierarchy.join(&self.name));
+        }
+    }
+
     /// The root itself with cgroups of the second version; with those of the first, or both, what is mounted below.
     fn hierarchies(&self) -> Vec<PathBuf> {
         if self.root.join("cgroup.controllers").exists() {

@@ -75,6 +75,12 @@ impl Mps {
         self.owners.insert(part, Owned { wanted: sender, task: tokio::spawn(owner.run()) });
     }
 
+    /// Ends the daemons of these parts and takes their folders away, those of an earlier process too. One with clients runs on. Returns at
+    /// once; [`PartDirectories::left_behind`] tells what is still there. Must be called in a tokio runtime.
+    pub fn leave(&mut self, parts: impl IntoIterator<Item = PartId>) {
+        parts.into_iter().for_each(|part| self.want(part, Wanted::Leave));
+    }
+
     /// What has become of each part, now and with every change.
     pub fn status(&self) -> watch::Receiver<BTreeMap<PartId, PartStatus>> {
         self.statuses.subscribe()

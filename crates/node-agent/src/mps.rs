@@ -11,6 +11,7 @@ use carve_slicing::{Held, Mechanism, NodeGpus, Offer, PartId, Settings};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// The MPS part of the agent. Nothing is started before something is to be shared by MPS, and when the agent ends its
@@ -169,6 +170,36 @@ impl MpsDoor {
             }
         });
         Ok(Running { mps, root })
+    }
+
+    /// Ends the daemons below a folder that nobody needs any more, for as long as it may take, and says which parts still have one.
+    pub(crate) async fn leave(
+        &mut self,
+        root: &Path,
+        driver_root: &str,
+        version: &str,
+        needed: &BTreeSet<PartId>,
+        most: Duration,
+    ) -> Vec<PartId> {
+        let left_behind = || PartDirectories::left_behind(root);
+        let unneeded = || left_behind().into_iter().filter(|part| !needed.contains(part)).collect::<Vec<_>>();
+        if !unneeded().is_empty() {
+            match self.start(root.to_owned(), driver_root, version) {
+                Ok(mut running) => {
+                    running.mps.leave(unneeded());
+                    let give_up = tokio::time::Instant::now() + most;
+                    while !unneeded().is_empty() && tokio::time::Instant::now() < give_up {
+                        tokio::time::sleep(Duration::from_millis(200)).await;
+                    }
+                }
+                Err(why) => tracing::warn!(why, "MPS daemons can not be ended"),
+            }
+        }
+        let left = left_behind();
+        if let (Some(cgroup), true) = (&self.cgroup, left.is_empty()) {
+            cgroup.remove();
+        }
+        left
     }
 
     /// How every part is that is, or was, shared by MPS.

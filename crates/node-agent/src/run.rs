@@ -4,7 +4,9 @@ use crate::agent::{Agent, Beginning, boot, now, read, wait_for_machine};
 use crate::easel::Easel;
 use crate::http;
 use crate::last_end::RunningMark;
+use crate::leave::{LastKnown, leave_if_over};
 use crate::ledger::Desk;
+use crate::limiter_file;
 use crate::machine::OpenHost;
 use crate::metrics::Metrics;
 use crate::mig::{MigManager, Wish, restore_after_reboot};
@@ -14,8 +16,9 @@ use crate::tell::Reporter;
 use crate::validation::{Report, leave_files, prove};
 use carve_cluster_api::{NodeApi, Tone, names};
 use carve_mig_manager::StateDir;
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -42,7 +45,9 @@ pub async fn run(options: AgentOptions, open: OpenHost) -> Result<(), AgentError
     let mut terminate = signal(SignalKind::terminate()).map_err(AgentError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(AgentError::Signals)?;
     let (stop, stopped) = watch::channel(false);
-    let working = AtomicBool::new(false);
+    let (working, known) = (AtomicBool::new(false), OnceLock::new());
+    let told_to_end = stopped.clone();
+    let leaving = options.clone();
     let told = async {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -57,12 +62,23 @@ pub async fn run(options: AgentOptions, open: OpenHost) -> Result<(), AgentError
     };
     let (mark, before) = RunningMark::begin(&options.state_dir, &boot());
     let outcome = tokio::select! {
-        outcome = live(options, open, stopped, &working, before) => outcome,
+        outcome = live(options, open, stopped, Noted { working: &working, known: &known }, before) => outcome,
         () = told => Ok(()),
     };
     // An agent that ends by itself says why.
     mark.end();
+    if *told_to_end.borrow() {
+        leave_if_over(&leaving, known.get()).await;
+    }
     outcome
+}
+
+/// What is noted while the agent lives, for its end.
+struct Noted<'a> {
+    /// Whether there is anything to put away.
+    working: &'a AtomicBool,
+    /// What leaving the node would need to know.
+    known: &'a OnceLock<LastKnown>,
 }
 
 /// How long putting things away may take.
@@ -74,10 +90,10 @@ fn never<T: Clone>(value: T) -> (watch::Sender<T>, watch::Receiver<T>) {
 }
 
 async fn live(
-    options: AgentOptions,
+    mut options: AgentOptions,
     open: OpenHost,
     mut stopped: watch::Receiver<bool>,
-    working: &AtomicBool,
+    noted: Noted<'_>,
     before: Option<String>,
 ) -> Result<(), AgentError> {
     // From the start: a hangup that nobody listens for ends the process.
@@ -97,6 +113,7 @@ async fn live(
     if let Some(message) = before {
         reporter.event(Tone::Warning, "EndedUnexpectedly", message);
     }
+    bring_limiter(&mut options, &reporter);
     let teller = reporter.clone();
     tokio::spawn(async move {
         while let Some(http::News { tone, reason, message }) = http_told.recv().await {
@@ -148,6 +165,7 @@ async fn live(
     let beginning =
         Beginning { options, metrics, desk, easel, reporter, api, machine, reading, readiness, wishes, sick };
     let mut agent = Agent::new(beginning);
+    let _ = noted.known.set(agent.last_known());
     let mut mps = agent.mps.status();
     wait_for_first_words(&mut agent, &mut views, &mut maps).await;
     agent.learn_wish();
@@ -176,7 +194,7 @@ async fn live(
     let mut look = ticks(LOOK);
     let mut files = ticks(FILES);
     let mut probe = ticks(agent.options.probe);
-    working.store(true, Ordering::Relaxed);
+    noted.working.store(true, Ordering::Relaxed);
     tracing::info!(at = now().0, "the agent works");
     loop {
         tokio::select! {
@@ -217,6 +235,25 @@ async fn live(
                 agent.reconcile_if_new().await;
             }
             _ = probe.tick() => agent.look_at_gpus().await,
+        }
+    }
+}
+
+/// Puts the limiter that this program came with on the host, where parts are given out and no other is named.
+fn bring_limiter(options: &mut AgentOptions, reporter: &Reporter) {
+    let parts = options.jobs.contains(&Job::Claims) || options.jobs.contains(&Job::Slices);
+    let shipped: Option<PathBuf> = options.dra.shipped_limiter.clone().filter(|path| path.exists());
+    let Some(shipped) = shipped.filter(|_| parts && options.dra.limiter.is_none()) else { return };
+    match limiter_file::install(options, &shipped) {
+        Ok(path) => options.dra.limiter = Some(path),
+        Err(error) => {
+            let folder = options.hook_program_here.parent().map(|folder| folder.display().to_string());
+            let message = format!(
+                "the limiter can not be put into {}: {error}; nothing holds containers to their parts until that folder can be written \
+                 and the agent starts again",
+                folder.unwrap_or_default()
+            );
+            reporter.event(Tone::Warning, "LimiterNotInstalled", message);
         }
     }
 }

@@ -362,6 +362,13 @@ pub(crate) fn leave_files(folder: &Path, report: &Report) -> std::io::Result<()>
     Ok(())
 }
 
+/// Takes the files away, where nobody vouches for the node any more.
+pub(crate) fn remove_files(folder: &Path) {
+    for (_, file) in FILES {
+        let _ = fs::remove_file(folder.join(file));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::claimed;

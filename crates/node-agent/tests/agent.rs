@@ -91,6 +91,7 @@ impl Node {
                 instance: None,
                 limiter: None,
                 limiter_context: None,
+                shipped_limiter: None,
                 limits: self.path("limits"),
             },
             prices: PriceOptions::default(),

@@ -129,6 +129,6 @@ pub(crate) fn of_built() -> Result<Programs> {
     Ok(Programs {
         architecture: Architecture::OWN,
         carve,
-        limiter: Some(root().join("target/limiter/release").join(limiter::LIBRARY)),
+        limiter: Some(limiter::built()),
     })
 }

@@ -227,7 +227,8 @@ pub(crate) struct DraArgs {
     /// Uid of this pod, so that two agents can overlap in a rolling update
     #[arg(long, env = "POD_UID", value_name = "UID")]
     pub(crate) pod_uid: Option<String>,
-    /// The limiter's library on the host, which holds fractions to what they have and counts what claims over MPS use
+    /// The limiter's library on the host, which holds fractions to what they have and counts what claims over MPS use; the one at
+    /// /usr/lib/carve in the agent's image is put there unless told otherwise, and an empty name is none
     #[arg(long, env = "CARVE_LIMITER", value_name = "FILE", value_parser = path)]
     pub(crate) limiter: Option<PathBuf>,
     /// What a process's context takes of a GPU, which fractions contain: auto to measure it, or an amount such as 526Mi; 0 leaves it beside them

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// Where the agent keeps what must survive a restart.
 const STATE: &str = "/var/lib/carve";
+/// Where the image has the limiter's library.
+const SHIPPED_LIMITER: &str = "/usr/lib/carve/libcarve_limiter.so";
 
 pub(super) fn options(machine: &MachineArgs, args: &AgentArgs) -> Result<AgentOptions, Failure> {
     let job = |name: &JobName| match name {
@@ -77,6 +79,8 @@ pub(super) fn options(machine: &MachineArgs, args: &AgentArgs) -> Result<AgentOp
             registry: args.dra.kubelet_registry.clone(),
             instance: args.dra.pod_uid.clone().filter(|uid| !uid.is_empty()),
             limiter: args.dra.limiter.clone().filter(|path| !path.as_os_str().is_empty()),
+            // One that is named wins, and an empty name is none.
+            shipped_limiter: args.dra.limiter.is_none().then(|| PathBuf::from(SHIPPED_LIMITER)),
             limiter_context: limiter_context(&args.dra.limiter_context)
                 .map_err(|why| Failure::new(format!("--limiter-context: {why}")))?,
             limits: args.dra.limits.clone(),

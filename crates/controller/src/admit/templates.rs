@@ -28,7 +28,7 @@ const KEPT: Duration = Duration::from_secs(60 * 60);
 const SWEEP: Duration = Duration::from_secs(10 * 60);
 /// Annotation of a template: since when no pod names it, in seconds since 1970.
 const UNUSED: &str = "carve.dev/unused-since";
-const LABEL: &str = "app.kubernetes.io/managed-by=carve";
+pub(crate) const LABEL: &str = "app.kubernetes.io/managed-by=carve";
 /// Two that make, mark or delete the same at once.
 const TRIES: usize = 4;
 
@@ -176,7 +176,7 @@ async fn sweep_once(client: &Client, now: Duration) -> Result<(), StoreError> {
 }
 
 /// The templates that a pod names, with its namespace.
-fn named_by(pod: &Pod) -> Vec<(String, String)> {
+pub(crate) fn named_by(pod: &Pod) -> Vec<(String, String)> {
     let claims = pod.spec.iter().flat_map(|spec| spec.resource_claims.iter().flatten());
     let names = claims.filter_map(|claim| claim.resource_claim_template_name.clone());
     names.map(|name| (pod.namespace().unwrap_or_default(), name)).collect()

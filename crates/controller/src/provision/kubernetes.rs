@@ -31,7 +31,7 @@ use tokio::sync::Notify;
 /// How long the API server may take for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Under which name fields are written.
-const MANAGER: &str = "carve-provision";
+pub(crate) const MANAGER: &str = "carve-provision";
 /// How often it is looked whether the cluster knows objects by now that it did not know.
 const UNKNOWN: Duration = Duration::from_secs(10);
 /// How often it is looked whether a policy wants stand-ins.

@@ -31,6 +31,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::Notify;
 
+pub(crate) use kubernetes::MANAGER;
+pub(crate) use pods::STAND_IN;
+pub(crate) use stand_ins::CLASS as STAND_IN_CLASS;
 pub use store::{About, ProvisionStore};
 
 /// How long news are collected before they are acted upon.

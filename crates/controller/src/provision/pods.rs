@@ -6,7 +6,7 @@ use carve_repartition::{Whereabouts, mig_wants};
 use serde_json::Value;
 
 /// Label of a stand-in: its policy.
-pub(super) const STAND_IN: &str = "carve.dev/stand-in";
+pub(crate) const STAND_IN: &str = "carve.dev/stand-in";
 
 /// A pod that has a node, or waits for one.
 #[derive(Debug, Clone)]

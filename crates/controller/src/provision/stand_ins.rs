@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The class of stand-ins.
-const CLASS: &str = "carve-stand-in";
+pub(crate) const CLASS: &str = "carve-stand-in";
 /// Below everybody who says nothing. The cluster autoscaler brings no machines for pods with less.
 const PRIORITY: i32 = -10;
 

@@ -2,15 +2,26 @@
 
 use super::Agent;
 use crate::dra::{DraBeginning, DraDoor};
+use crate::leave::LastKnown;
 use crate::ledger::Accountant;
 use crate::metrics::NodeLabels;
 use crate::slices::{SlicesBeginning, SlicesDoor};
 use crate::usage::{self, UsageBeginning};
 use carve_cluster_api::NodeApi;
 use carve_dra_driver::RecordStore;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 impl Agent {
+    /// What is known of the driver, for whoever puts things away after this agent.
+    pub(crate) fn last_known(&self) -> LastKnown {
+        LastKnown {
+            mps_root: PathBuf::from(&self.settings.mps_root),
+            driver_root: self.settings.driver_root.clone(),
+            version: self.node.driver.version.clone(),
+        }
+    }
+
     /// Serves claims from now on.
     pub(crate) fn open_dra(&mut self, api: NodeApi) {
         let beginning = DraBeginning {

@@ -265,6 +265,8 @@ pub struct DraOptions {
     pub instance: Option<String>,
     /// The limiter's library on the host.
     pub limiter: Option<PathBuf>,
+    /// The library that this program came with, to be put on the host where none is named.
+    pub shipped_limiter: Option<PathBuf>,
     /// Bytes that a process's context takes of a GPU, which shares contain; measured where it is not said.
     pub limiter_context: Option<u64>,
     /// Where limits of shares are, here and on the host alike.

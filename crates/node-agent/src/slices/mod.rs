@@ -38,8 +38,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use store::{NodeParts, Store};
+use sweep::Sweep;
 use tokio::sync::watch;
 
 /// How long until files of the driver that were not found are looked for again.
@@ -75,7 +76,7 @@ impl SlicesDoor {
         let SlicesBeginning { options, settings, machine, api, reporter, metrics, usage, news } = beginning;
         let limiter = options.dra.limiter.clone();
         if limiter.is_none() {
-            let message = "no --limiter is given: containers can use more of a GPU than their part";
+            let message = "no --limiter is given, and none came with this program: containers can use more of a GPU than their part";
             reporter.event(Tone::Warning, "SlicesNotHeld", message);
         }
         let version = news.node.driver.version.clone();
@@ -166,6 +167,30 @@ impl SlicesDoor {
     pub(crate) async fn close(&mut self) {
         self.serving.withdraw().await;
     }
+}
+
+/// Removes what pods had that kubelet no longer has, at once, and says whose is left, by uid.
+pub(crate) fn leave(
+    state: &Path,
+    cdi_folder: &Path,
+    limits: &Path,
+    holders: &[TokenHolder],
+) -> Result<BTreeSet<String>, String> {
+    let store = Store {
+        folder: state.join("slices"),
+        cdi_folder: cdi_folder.to_owned(),
+        places: Places { mps_root: String::new(), limits: limits.to_owned(), limiter: None },
+        context: ContextMemory::Told(0),
+    };
+    if !store.folder.exists() {
+        return Ok(BTreeSet::new());
+    }
+    let mut sweep = Sweep::new(store.clone(), Duration::ZERO);
+    let now = Instant::now();
+    // Only what was missing at a look before goes, and nobody starts a container any more.
+    sweep.look(holders, now)?;
+    sweep.look(holders, now)?;
+    Ok(store.records()?.into_keys().collect())
 }
 
 /// Keeps known what containers need of the node.

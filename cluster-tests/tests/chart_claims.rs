@@ -1,0 +1,110 @@
+//! The chart with claims: a pod in HAMi's words runs, is held to its part by the limiter of the image, and outlives the release that gave it.
+
+use carve_cluster_tests::{Cluster, Everything, GpuNode, Namespace, PATIENCE, Release, stand_ins};
+use serde_json::{Value, json};
+
+/// A pod in HAMi's words: 4 GiB and a quarter of a GPU.
+fn hami(cluster: &Cluster, node: &GpuNode, name: &str) -> String {
+    let limits = json!({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "4096", "nvidia.com/gpucores": "25"});
+    let container = json!({
+        "name": "main", "image": cluster.looker_image(), "imagePullPolicy": "Never",
+        "command": ["/bin/sleep", "infinity"], "resources": {"limits": limits},
+        "volumeMounts": [{"name": "machine", "mountPath": "/machine"}],
+    });
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {
+            "terminationGracePeriodSeconds": 0, "containers": [container],
+            "volumes": [{"name": "machine", "hostPath": {"path": node.machine_folder()}}],
+        },
+    })
+    .to_string()
+}
+
+fn container(namespace: &Namespace, pod: &str) -> Value {
+    namespace.get(&["pod", pod])["status"]["containerStatuses"][0].clone()
+}
+
+/// The limiter of the image is on the node, in the container, and loaded by everything that starts there.
+fn is_held(namespace: &Namespace, pod: &str) {
+    let preload = namespace.exec(pod, &["/bin/cat", "/etc/ld.so.preload"]);
+    assert_eq!(preload.trim(), "/run/carve/libcarve_limiter.so");
+    let loaded = namespace.exec(pod, &["/bin/cat", "/proc/self/maps"]);
+    assert!(loaded.contains("/run/carve/libcarve_limiter.so"), "{loaded}");
+}
+
+#[test]
+fn a_part_outlives_the_release_and_what_it_uses_is_named() {
+    let Some(cluster) = Cluster::connect() else { return };
+    let Some(node) = GpuNode::new(&cluster, "chart-claims", "a100-40gb:2") else { return };
+    let Some(release) = Release::new(&cluster, &node) else { return };
+    let namespace = cluster.namespace("chart-claims");
+    let before = Everything::now(&cluster);
+    release.install(&["agent.mode=claims"]);
+    let hami = hami(&cluster, &node, "part");
+    release.until("the webhook takes a pod", || namespace.try_apply(&hami).is_ok());
+    let running = || namespace.phase("part") == "Running";
+    release.until("the part runs", running);
+    is_held(&namespace, "part");
+    let policy = json!({
+        "apiVersion": "carve.dev/v1alpha1", "kind": "SlicePolicy", "metadata": {"name": "kept"},
+        "spec": {"nodeSelector": {"no": "such-node"}, "mig": {"mode": "DryRun"}},
+    });
+    namespace.apply(&policy.to_string());
+    let id = container(&namespace, "part")["containerID"].clone();
+
+    // Kubelet could not end the pod any more, so the release stays, whole.
+    let refused = release.uninstall().expect_err("a claim is held");
+    assert!(refused.contains("pods hold claims") && refused.contains("--even-if-claimed"), "{refused}");
+    assert!(
+        !release.ready("carve-agent").is_empty() && release.ready("carve-controller").len() == 2,
+        "{refused}"
+    );
+    // Somebody insists, and Helm goes on where that has ended.
+    let carve = stand_ins().map(|folder| folder.join("carve").display().to_string()).expect("it was built");
+    let insisted =
+        cluster.try_program(&[&carve, "leave", "-n", release.namespace(), "--even-if-claimed"], None);
+    let said = insisted.unwrap_or_else(|error| panic!("{error}\n{}", release.logs()));
+    release.uninstall().unwrap_or_else(|error| panic!("{error}\n{}", release.logs()));
+    let uid = claim_uid(&namespace);
+    let spec = format!("/var/run/cdi/k8s.gpu.carve.dev-claim_{uid}.json");
+    let limits = format!("/run/carve/limits/{uid}");
+    for left in [spec.as_str(), &limits, "test-chart-claims/part", "slicepolicies.carve.dev", "kept"] {
+        assert!(said.contains(left), "{left} is not named:\n{said}");
+    }
+    let now = Everything::now(&cluster);
+    let files: Vec<String> =
+        now.beyond(&before).into_iter().filter(|line| line.starts_with("file ")).collect();
+    let named = |file: &String| {
+        let path = file.trim_start_matches("file ");
+        said.contains(path) || path.starts_with(&limits)
+    };
+    assert!(files.iter().all(named), "{files:#?}\n{said}");
+    assert!(files.iter().any(|file| file.contains(&spec)), "{files:#?}");
+
+    // It goes on, and when its container ends it starts again with the same part under the same limits.
+    assert_eq!(container(&namespace, "part")["containerID"], id);
+    is_held(&namespace, "part");
+    cluster.on_node(&["pkill", "-KILL", "-x", "-f", "/bin/sleep infinity"]);
+    let again = || {
+        let now = container(&namespace, "part");
+        now["restartCount"].as_u64() >= Some(1) && now["state"]["running"].is_object()
+    };
+    cluster.until("the container starts again", PATIENCE, again);
+    is_held(&namespace, "part");
+
+    // A release that comes again finds what is left, and when nobody uses it any more it goes with that one.
+    let words = ["delete", "pod", "part", "-n", namespace.name(), "--force", "--grace-period=0"];
+    cluster.kubectl(&words);
+    cluster.kubectl(&["delete", "slicepolicy", "kept"]);
+    release.install(&["agent.mode=claims"]);
+    let taken_back = || !cluster.on_node(&["ls", "/var/run/cdi"]).contains(&uid);
+    release.until("the claim is taken back", taken_back);
+    let said = release.uninstall().unwrap_or_else(|error| panic!("{error}\n{}", release.logs()));
+    before.until_back(&cluster, &said);
+}
+
+fn claim_uid(namespace: &Namespace) -> String {
+    let claims = namespace.get(&["resourceclaims"]);
+    claims["items"][0]["metadata"]["uid"].as_str().unwrap_or("no claim").to_owned()
+}

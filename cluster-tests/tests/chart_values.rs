@@ -1,0 +1,89 @@
+//! The chart's values: every one is described and checked, none is checked that is not there, and a wrong one is refused by its name.
+
+use carve_conformance::helm;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn chart() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a root").join("charts/carve")
+}
+
+fn read(file: &str) -> String {
+    let path = chart().join(file);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// What is wrong between values and their schema, below a path.
+fn compare(path: &str, values: &Value, schema: &Value, wrong: &mut Vec<String>) {
+    if schema["description"].as_str().is_none_or(str::is_empty) {
+        wrong.push(format!("{path} is not described in values.schema.json"));
+    }
+    let Some(properties) = schema["properties"].as_object() else { return };
+    if schema["additionalProperties"] != false {
+        wrong.push(format!("{path} takes what nobody knows: additionalProperties is not false"));
+    }
+    let empty = serde_json::Map::new();
+    let given = values.as_object().unwrap_or(&empty);
+    for key in given.keys().filter(|key| !properties.contains_key(*key)) {
+        wrong.push(format!("{path}.{key} is in values.yaml and not in values.schema.json"));
+    }
+    for (key, below) in properties {
+        // Helm gives it to every chart.
+        if path.is_empty() && key == "global" {
+            continue;
+        }
+        match given.get(key) {
+            Some(value) => compare(&format!("{path}.{key}"), value, below, wrong),
+            None => wrong.push(format!("{path}.{key} is in values.schema.json and not in values.yaml")),
+        }
+    }
+}
+
+#[test]
+fn values_and_schema_say_the_same() {
+    let values: Value = serde_saphyr::from_str(&read("values.yaml")).expect("values.yaml reads");
+    let schema: Value = serde_json::from_str(&read("values.schema.json")).expect("values.schema.json reads");
+    let mut wrong = Vec::new();
+    compare("", &values, &schema, &mut wrong);
+    assert_eq!(wrong, Vec::<String>::new());
+}
+
+#[test]
+fn every_value_has_a_word_in_values_yaml() {
+    // A group may be explained by the line above it; what stands alone must be.
+    let text = read("values.yaml");
+    let lines: Vec<&str> = text.lines().collect();
+    let top = |line: &&str| !line.starts_with([' ', '#']) && line.contains(':');
+    for (number, line) in lines.iter().enumerate().filter(|(_, line)| top(line)) {
+        let above = number.checked_sub(1).map(|above| lines[above]).unwrap_or_default();
+        let below = lines.get(number + 1).copied().unwrap_or_default();
+        let told = above.starts_with('#') || below.trim_start().starts_with('#');
+        assert!(told, "line {}: nothing says what {line} is", number + 1);
+    }
+}
+
+#[test]
+fn a_wrong_value_is_refused_by_its_name() {
+    let Some(helm) = helm() else { return };
+    let refused = |setting: &str| {
+        let words =
+            ["template", "carve", &chart().display().to_string(), "--set", setting].map(str::to_owned);
+        let output = Command::new(&helm).args(words).output().expect("helm runs");
+        assert!(!output.status.success(), "{setting} is taken");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    for (setting, name) in [
+        ("agent.mode=bogus", "/agent/mode"),
+        ("agent.mod=claims", "'mod'"),
+        ("controller.replicas=0", "/controller/replicas"),
+        ("mig.strategy=some", "/mig/strategy"),
+        ("agent.without={driver}", "/agent/without/0"),
+        ("dra.driverName=GPU", "/dra/driverName"),
+        ("toolkit.version=v1.13.1-centos7", "'toolkit'"),
+        ("leave.patience=soon", "/leave/patience"),
+    ] {
+        let said = refused(setting);
+        assert!(said.contains(name), "{setting}: {name} is not named:\n{said}");
+    }
+}
