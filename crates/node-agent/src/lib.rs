@@ -38,5 +38,5 @@ pub use dra::DraOptions;
 pub use ledger::PriceOptions;
 pub use machine::OpenHost;
 pub use options::{AgentOptions, ConfigSource, Job, LabelTarget, MigOptions};
-pub use run::{AgentError, run};
+pub use run::{AgentError, Ended, run};
 pub use validation::{Report, Step, ValidateError, Verdict, validate};

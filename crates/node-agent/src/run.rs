@@ -40,14 +40,28 @@ pub enum AgentError {
 /// How often files are looked at.
 const FILES: Duration = Duration::from_secs(1);
 
+/// An agent that was told to end, and what it knows of its node.
+#[derive(Debug)]
+pub struct Ended {
+    options: AgentOptions,
+    known: Option<LastKnown>,
+}
+
+impl Ended {
+    /// Clears the node, if the DaemonSet that the agent is of is gone. Nothing of the agent may run any more, or it would write again what is
+    /// removed: end the runtime that it ran on first.
+    pub async fn leave_if_over(self) {
+        leave_if_over(&self.options, self.known.as_ref()).await;
+    }
+}
+
 /// Runs the agent until it is told to end.
-pub async fn run(options: AgentOptions, open: OpenHost) -> Result<(), AgentError> {
+pub async fn run(options: AgentOptions, open: OpenHost) -> Result<Ended, AgentError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(AgentError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(AgentError::Signals)?;
     let (stop, stopped) = watch::channel(false);
     let (working, known) = (AtomicBool::new(false), OnceLock::new());
-    let told_to_end = stopped.clone();
-    let leaving = options.clone();
+    let kept = options.clone();
     let told = async {
         tokio::select! {
             _ = terminate.recv() => {}
@@ -67,10 +81,7 @@ pub async fn run(options: AgentOptions, open: OpenHost) -> Result<(), AgentError
     };
     // An agent that ends by itself says why.
     mark.end();
-    if *told_to_end.borrow() {
-        leave_if_over(&leaving, known.get()).await;
-    }
-    outcome
+    outcome.map(|()| Ended { options: kept, known: known.into_inner() })
 }
 
 /// What is noted while the agent lives, for its end.
