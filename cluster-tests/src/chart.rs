@@ -241,12 +241,12 @@ impl Everything {
         self.0.difference(&other.0).cloned().collect()
     }
 
-    /// What was not there before, and what the node has lost since. Objects of others may go at any time.
+    /// What was not there before, and what the node has lost since. Objects of others may go at any time, and whatever an earlier suite left of
+    /// carve's goes as well.
     pub fn unlike(&self, before: &Everything) -> Vec<String> {
-        let lost = before
-            .beyond(self)
-            .into_iter()
-            .filter(|line| line.starts_with("node ") || line.starts_with("file "));
+        let of_node = |line: &String| line.starts_with("node ") || line.starts_with("file ");
+        let of_carve = |line: &String| ["carve", "Carve", "nvidia"].iter().any(|word| line.contains(word));
+        let lost = before.beyond(self).into_iter().filter(|line| of_node(line) && !of_carve(line));
         let left = self.beyond(before).into_iter().map(|line| format!("left: {line}"));
         left.chain(lost.map(|line| format!("lost: {line}"))).collect()
     }

@@ -18,35 +18,33 @@ const ALL: [&str; 9] = [
     "agent.migEvict=true",
 ];
 
-/// The Prometheus operator's kinds, as far as a cluster must know them to take objects.
+/// A kind of somebody else's, as far as a cluster must know it to take objects. Answers what the definition is called.
+fn define(cluster: &Cluster, group: &str, scope: &str, kind: &str, plural: &str) -> String {
+    let name = format!("{plural}.{group}");
+    let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let version =
+        json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": anything}});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name},
+        "spec": {
+            "group": group, "scope": scope, "versions": [version],
+            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
+        },
+    });
+    let applied = cluster.try_kubectl(&["apply", "-f", "-"], Some(&definition.to_string()));
+    applied.unwrap_or_else(|error| panic!("{error}"));
+    cluster.kubectl(&["wait", "--for=condition=Established", &format!("crd/{name}"), "--timeout=120s"]);
+    name
+}
+
+/// The Prometheus operator's kinds.
 fn define_monitors(cluster: &Cluster) -> Vec<String> {
     let kinds = [
         ("PodMonitor", "podmonitors"),
         ("ServiceMonitor", "servicemonitors"),
         ("PrometheusRule", "prometheusrules"),
     ];
-    let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let mut names = Vec::new();
-    for (kind, plural) in kinds {
-        let name = format!("{plural}.monitoring.coreos.com");
-        let version =
-            json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": anything}});
-        let definition = json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": name},
-            "spec": {
-                "group": "monitoring.coreos.com", "scope": "Namespaced",
-                "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()}, "versions": [version],
-            },
-        });
-        let applied = cluster.try_kubectl(&["apply", "-f", "-"], Some(&definition.to_string()));
-        applied.unwrap_or_else(|error| panic!("{error}"));
-        names.push(name);
-    }
-    for name in &names {
-        let words = ["wait", "--for=condition=Established", &format!("crd/{name}"), "--timeout=120s"];
-        cluster.kubectl(&words);
-    }
-    names
+    kinds.map(|(kind, plural)| define(cluster, "monitoring.coreos.com", "Namespaced", kind, plural)).to_vec()
 }
 
 #[test]
@@ -131,6 +129,33 @@ fn a_release_comes_changes_goes_back_and_leaves_nothing() {
     before.until_back(&cluster, &said);
 }
 
+/// The ClusterPolicy of NVIDIA's operator, patched as guides do it, in place of values.
+fn what_the_operator_was_told(cluster: &Cluster, release: &Release<'_>) {
+    let definition = define(cluster, "nvidia.com", "Cluster", "ClusterPolicy", "clusterpolicies");
+    let policy = json!({
+        "apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"},
+        "spec": {"mig": {"strategy": "mixed"}, "devicePlugin": {"enabled": true}},
+    });
+    let applied = cluster.try_kubectl(&["apply", "-f", "-"], Some(&policy.to_string()));
+    applied.unwrap_or_else(|error| panic!("{error}"));
+    release.upgrade(&[
+        "devicePlugin.config.create=true",
+        "devicePlugin.config.name=carve-sharing",
+        "devicePlugin.config.default=exclusive",
+        "migManager.config.name=",
+        "clusterPolicy.name=cluster-policy",
+    ]);
+    // A policy that says nothing of it leaves it to the values.
+    offers(cluster, release, "nvidia.com/gpu", 2);
+    let patch =
+        r#"{"spec": {"devicePlugin": {"config": {"name": "time-slicing-config-fine", "default": "a100"}}}}"#;
+    let object = "clusterpolicies.nvidia.com/cluster-policy";
+    cluster.kubectl(&["patch", object, "--type", "merge", "-p", patch]);
+    release.upgrade(&[]);
+    offers(cluster, release, "nvidia.com/gpu", 6);
+    cluster.kubectl(&["delete", "crd", &definition]);
+}
+
 /// ConfigMaps that NVIDIA's programs were given, and the labels that choose in them.
 fn configurations_of_others(cluster: &Cluster, release: &Release<'_>) {
     let create = |name: &str, key: &str, text: &str| {
@@ -171,6 +196,7 @@ fn configurations_of_others(cluster: &Cluster, release: &Release<'_>) {
     for label in ["nvidia.com/mig.config-", "nvidia.com/device-plugin.config-"] {
         cluster.kubectl(&["label", "node", "node0", label]);
     }
+    what_the_operator_was_told(cluster, release);
     for name in ["time-slicing-config-fine", "their-mig-parted"] {
         cluster.kubectl(&["delete", "configmap", name, "-n", release.namespace()]);
     }

@@ -24,6 +24,41 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- $jobs | uniq | join "," }}
 {{- end }}
 
+{{- /* What a ClusterPolicy of NVIDIA's operator says, where one is named and there. `helm template` asks no cluster and finds none. */}}
+{{- define "carve.policy" -}}
+{{- $found := dict }}
+{{- with .Values.clusterPolicy.name }}
+{{- $found = lookup "nvidia.com/v1" "ClusterPolicy" "" . | default dict }}
+{{- end }}
+{{- $found.spec | default dict | toJson }}
+{{- end }}
+
+{{- /* The ConfigMap of the device plugin's configurations: a ClusterPolicy's wins over the values. */}}
+{{- define "carve.pluginConfig" -}}
+{{- $policy := include "carve.policy" . | fromJson }}
+{{- $theirs := ($policy.devicePlugin | default dict).config | default dict }}
+{{- $own := .Values.devicePlugin.config }}
+{{- if $theirs.name }}
+{{- dict "create" false "name" $theirs.name "default" ($theirs.default | default "") | toJson }}
+{{- else }}
+{{- dict "create" $own.create "name" $own.name "default" $own.default | toJson }}
+{{- end }}
+{{- end }}
+
+{{- /* The ConfigMap of MIG configs, and the config of nodes without a label. */}}
+{{- define "carve.migConfig" -}}
+{{- $policy := include "carve.policy" . | fromJson }}
+{{- $theirs := ($policy.migManager | default dict).config | default dict }}
+{{- $own := .Values.migManager.config }}
+{{- $default := $own.default | default .Values.migManager.default }}
+{{- dict "name" ($theirs.name | default $own.name) "default" ($theirs.default | default $default) | toJson }}
+{{- end }}
+
+{{- define "carve.migStrategy" -}}
+{{- $policy := include "carve.policy" . | fromJson }}
+{{- ($policy.mig | default dict).strategy | default .Values.mig.strategy }}
+{{- end }}
+
 {{- define "carve.restricted" -}}
 allowPrivilegeEscalation: false
 capabilities:
