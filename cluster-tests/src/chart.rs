@@ -61,7 +61,7 @@ impl<'a> Release<'a> {
         self.cluster.try_program(&[&["sh", "-c", script, program.as_str()], words].concat(), None)
     }
 
-    /// The manifests that Helm would send, with the lab's values or without any.
+    /// The manifests that Helm would send with these values and otherwise its own.
     pub fn manifests(&self, settings: &[&str]) -> Result<String, String> {
         let chart = chart();
         let settings = settings.iter().flat_map(|setting| ["--set", setting]);

@@ -31,7 +31,7 @@ usage: cargo xtask TASK
   programs     the test programs that need no cluster alone, several at once
   suites [NAME…] the suites on a real Kubernetes alone, in two labs side by side
   ci           the same with CI=true, where nothing may be skipped
-  incumbents   build NVIDIA's programs, and the oracle made of their packages, into the cache
+  incumbents   build NVIDIA's programs, Karpenter, Helm, and the oracle made of NVIDIA's packages, into the cache
   cuda-symbols compare the table of CUDA functions with NVIDIA's headers, and name what either lacks
   limiter      build the shared object that limits processes, and say where it is; and one for tests that end processes inside it
   dashboards   write monitoring/grafana anew

@@ -1,11 +1,11 @@
 //! `carve leave`: takes carve off a cluster, before the release or the manifests go.
 
-use crate::args::MachineArgs;
-use crate::asked_of::{AskedOf, wait};
+use crate::asked_of::wait;
 use crate::failure::{Failure, Outcome};
 use crate::print;
-use carve_controller::{LeaveOptions, Told, leave as take_off};
+use carve_controller::{LeaveOptions, Told, connect, leave as take_off};
 use clap::Args;
+use std::path::PathBuf;
 use std::time::Duration;
 
 #[derive(Debug, Args)]
@@ -25,12 +25,13 @@ pub(crate) struct LeaveArgs {
     /// How long pods of agents, controller and scheduler may take to end, in seconds
     #[arg(long, default_value_t = 120, value_name = "SECONDS")]
     patience: u64,
-    #[command(flatten)]
-    asked: AskedOf,
+    /// How to reach the API server, where this is no pod
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
 }
 
 /// Leaves.
-pub(crate) fn leave(machine: &MachineArgs, args: &LeaveArgs) -> Outcome {
+pub(crate) fn leave(args: &LeaveArgs) -> Outcome {
     let options = LeaveOptions {
         namespace: args.namespace.clone(),
         driver: args.driver_name.clone(),
@@ -40,7 +41,9 @@ pub(crate) fn leave(machine: &MachineArgs, args: &LeaveArgs) -> Outcome {
     };
     let mut left = 0;
     wait(async {
-        let client = args.asked.client(machine).await?;
+        // Never the carve up that may run here: nobody leaves by mistake.
+        let path = args.kubeconfig.as_deref().filter(|path| !path.as_os_str().is_empty());
+        let client = connect(path).await.map_err(|error| Failure::of(&error))?;
         let told = |told: Told| {
             left += usize::from(matches!(told, Told::Left(..)));
             // Said at once: what comes next may take a while.

@@ -84,7 +84,7 @@ fn answer(cli: &Cli) -> Outcome {
         Verb::Agent(args) => agent::agent(&cli.machine, args),
         Verb::Simulate(args) => simulate::simulate(args),
         Verb::Controller(args) => controller::controller(args),
-        Verb::Leave(args) => leave::leave(&cli.machine, args),
+        Verb::Leave(args) => leave::leave(args),
         Verb::Webhook(args) => webhook::webhook(args),
         Verb::Completion(args) => completion::completion(args),
         Verb::Bench(args) => bench::bench(&cli.machine, args),
