@@ -28,8 +28,8 @@ pub fn layout(images: &[Image]) -> Result<Vec<u8>, ArchiveError> {
         }
     };
     let name = images.first().map_or("", Image::name);
-    // containerd takes the whole name, others the tag.
-    let tag = name.rsplit_once(':').map_or("latest", |(_, tag)| tag);
+    // containerd takes the whole name, others the tag; a colon before the last slash is that of a port.
+    let tag = name.rsplit_once(':').map(|(_, tag)| tag).filter(|tag| !tag.contains('/')).unwrap_or("latest");
     top["annotations"] = json!({"io.containerd.image.name": name, "org.opencontainers.image.ref.name": tag});
     let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [top]});
     archive.file("index.json", index.to_string().into_bytes(), false);
@@ -174,8 +174,9 @@ mod tests {
 
     #[test]
     fn one_platform_needs_no_index_of_them() {
-        let files = unpacked(&layout(&[Image::new("localhost/x").file("/x", vec![1], false)]).unwrap());
+        let files = unpacked(&layout(&[Image::new("localhost:5000/x").file("/x", vec![1], false)]).unwrap());
         let index: Value = serde_json::from_slice(&files["index.json"]).unwrap();
+        assert_eq!(index["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"], "latest");
         let manifest = json_blob(&files, &index["manifests"][0]);
         assert_eq!(manifest["layers"][0]["mediaType"], super::LAYER);
         assert_eq!(unpacked(blob(&files, &manifest["layers"][0]))["x"], [1]);
