@@ -38,6 +38,11 @@ impl<'a> Release<'a> {
             .unwrap_or_else(|error| panic!("{}: {error}", values.display()));
         let release = Release { cluster, helm, values };
         release.forget();
+        // Those that another suite has applied by hand are not Helm's to change.
+        for (_, definition) in carve_slice_policy::definitions() {
+            let name = definition.metadata.name.unwrap_or_default();
+            let _ = cluster.try_kubectl(&["delete", "crd", &name, "--ignore-not-found"], None);
+        }
         let made = cluster.try_kubectl(&["create", "namespace", NAME], None);
         assert!(made.as_ref().map_or_else(|error| error.contains("exists"), |_| true), "{made:?}");
         Some(release)

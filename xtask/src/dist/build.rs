@@ -126,9 +126,5 @@ pub(crate) fn of_tests() -> Result<Programs> {
 pub(crate) fn of_built() -> Result<Programs> {
     let carve = root().join("target/dist-carve");
     run(Command::new("strip").arg("-o").arg(&carve).arg(root().join("target/debug/carve")))?;
-    Ok(Programs {
-        architecture: Architecture::OWN,
-        carve,
-        limiter: Some(limiter::built()),
-    })
+    Ok(Programs { architecture: Architecture::OWN, carve, limiter: Some(limiter::built()) })
 }
