@@ -41,9 +41,12 @@ impl<T> Default for Named<T> {
     }
 }
 
+/// What a node may be like: the label's value, and the configuration that it has then.
+type Choice<'a, T> = (Option<&'a String>, Option<&'a T>);
+
 impl<T> Named<T> {
     /// What nodes may be like: without the label, and with each of its values.
-    fn choices(&self) -> Result<Vec<(Option<&String>, Option<&T>)>, ConvertError> {
+    fn choices(&self) -> Result<Vec<Choice<'_, T>>, ConvertError> {
         let standing = match &self.default {
             None => None,
             Some(name) => Some(self.configs.get(name).ok_or_else(|| ConvertError {
