@@ -166,7 +166,10 @@ pub(crate) fn footprint() -> Result<BTreeSet<String>> {
         |kind: &str, text: String| seen.extend(text.lines().map(|line| format!("{kind}: {}", line.trim())));
     add("mount", fs::read_to_string("/proc/self/mounts")?);
     add("link", read(Command::new("ip").args(["-o", "link"]))?);
-    add("cgroup", read(Command::new("find").args(["/sys/fs/cgroup", "-maxdepth", "3", "-type", "d"]))?);
+    let groups = read(Command::new("find").args(["/sys/fs/cgroup", "-maxdepth", "3", "-type", "d"]))?;
+    // Others come and go on the machine meanwhile.
+    let of_labs = |line: &&str| ["carve", "kube", "containerd"].iter().any(|name| line.contains(name));
+    add("cgroup", groups.lines().filter(of_labs).collect::<Vec<_>>().join("\n"));
     let programs =
         fs::read_dir("/proc")?.filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("comm")).ok());
     let ours = |name: &String| ["kube", "etcd", "containerd"].iter().any(|known| name.starts_with(known));
@@ -205,9 +208,7 @@ fn settings(folder: &Path) -> String {
     text
 }
 
-/// What is in one footprint and not in the other.
-pub(crate) fn difference(before: &BTreeSet<String>, after: &BTreeSet<String>) -> String {
-    let gone = before.difference(after).map(|line| format!("  - {line}"));
-    let new = after.difference(before).map(|line| format!("  + {line}"));
-    gone.chain(new).collect::<Vec<_>>().join("\n")
+/// What is in the second footprint and not in the first. What is gone was somebody else's: a changed setting is new with its other value.
+pub(crate) fn left_behind(before: &BTreeSet<String>, after: &BTreeSet<String>) -> Vec<String> {
+    after.difference(before).map(|line| format!("  + {line}")).collect()
 }

@@ -73,8 +73,9 @@ pub(crate) fn run_suites(
         lab.down()?;
     }
     let after = lab::footprint()?;
-    if before != after {
-        bail!("the lab left something behind:\n{}", lab::difference(&before, &after));
+    let left = lab::left_behind(&before, &after);
+    if !left.is_empty() {
+        bail!("the lab left something behind:\n{}", left.join("\n"));
     }
     Ok(())
 }
