@@ -23,7 +23,7 @@ pub(crate) enum Words {
 
 /// Checks every workspace against deny.toml.
 pub(crate) fn deny(words: Words) -> Result<()> {
-    let tool = tools::from_crates("cargo-deny", CARGO_DENY)?;
+    let tool = tools::from_crates("cargo-deny", CARGO_DENY, &[])?;
     let advisories = fetch_advisories(&tool);
     if let Err(why) = &advisories {
         eprintln!(

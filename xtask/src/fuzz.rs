@@ -14,7 +14,7 @@ const CARGO_FUZZ: &str = "0.13.2";
 
 /// Runs every target under `fuzz/`.
 pub(crate) fn fuzz(runs: u64) -> Result<()> {
-    let tool = tools::from_crates("cargo-fuzz", CARGO_FUZZ)?;
+    let tool = tools::from_crates("cargo-fuzz", CARGO_FUZZ, &[])?;
     let list = read(Command::new(&tool).args(["fuzz", "list"]).current_dir(root()))?;
     for target in list.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let seeds = root().join("fuzz/seeds").join(target);

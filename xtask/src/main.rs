@@ -1,6 +1,7 @@
-//! The project's own tasks: `cargo xtask tidy | test | ci | programs | suites | incumbents | cuda-symbols | limiter | dashboards | page | api | deny | dist | lab | fuzz`.
+//! The project's own tasks: `cargo xtask tidy | test | ci | programs | suites | incumbents | cuda-symbols | limiter | dashboards | page | api | book | deny | dist | lab | fuzz`.
 
 mod api;
+mod book;
 mod cuda_symbols;
 mod dashboards;
 mod deny;
@@ -9,6 +10,7 @@ mod fuzz;
 mod incumbents;
 mod lab;
 mod limiter;
+mod links;
 mod page;
 mod programs;
 mod queue;
@@ -37,6 +39,7 @@ usage: cargo xtask TASK
   dashboards   write monitoring/grafana anew
   page         the dashboard's page in a real browser, in front of carve up
   api          the dashboard's API, asked with everything that its OpenAPI document allows and forbids, in front of carve up
+  book         the pages of docs as a book, in target/book
   deny         licences, sources and known vulnerabilities of the crates behind carve, by deny.toml
   dist         the files of a release, in target/dist: programs, images, chart, what is in them, checksums; --only x86_64 for one processor,
                --quick for the programs of tests, in target/dist-quick
@@ -69,6 +72,7 @@ fn task(arguments: Vec<String>) -> Result<()> {
         ["dashboards"] => dashboards::write(),
         ["page"] => page::page(),
         ["api"] => api::api(),
+        ["book"] => book::book(),
         ["deny"] => deny::deny(deny::Words::All),
         ["dist", ref words @ ..] => dist::dist(words),
         ["lab", ref words @ ..] => lab::lab(words),

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  build everything ─▶ suites in two labs, which mostly wait ─────────▶ test programs, two at a time ─▶ the page, its API, packages
-//!                   └▶ lints, each crate alone, dependencies, fuzz ──────┘
+//!                   └▶ lints, each crate alone, dependencies, book, fuzz ┘
 //!                      targets, with what the labs leave of the processors
 //! ```
 
@@ -12,7 +12,7 @@ use crate::run::{cargo, run};
 use crate::suites::{self, Told};
 use crate::tidy::manifests;
 use crate::times::Times;
-use crate::{api, cuda_symbols, deny, dist, fuzz, incumbents, limiter, page, tidy};
+use crate::{api, book, cuda_symbols, deny, dist, fuzz, incumbents, limiter, page, tidy};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -164,8 +164,9 @@ fn without_hurry(steps: &Steps) -> Result<()> {
             .try_for_each(|manifest| run(cargo().args(["check", "--quiet", "--manifest-path"]).arg(manifest)))
     });
     let dependencies = steps.step("dependencies", || deny::deny(deny::Words::Wrong));
+    let book = steps.step("book", book::book);
     let fuzz = steps.step("fuzz targets", || fuzz::fuzz(fuzz::RUNS));
-    lints.and(alone).and(dependencies).and(fuzz)
+    lints.and(alone).and(dependencies).and(book).and(fuzz)
 }
 
 /// Runs every test program that needs no cluster, as many at once as there are processors.

@@ -1,9 +1,10 @@
 //! The rules of the house that no compiler checks.
 
-use crate::root;
 use crate::run::read;
+use crate::{links, root};
 use anyhow::{Context, Result, bail};
-use std::collections::BTreeSet;
+use carve_test_support::book::{self, Needs};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -112,6 +113,8 @@ pub(crate) fn tidy() -> Result<()> {
     }
     check_manifests(&mut findings)?;
     check_version(&mut findings)?;
+    check_links(&files, &mut findings)?;
+    check_book(&files, &mut findings);
     if findings.is_empty() {
         return Ok(());
     }
@@ -189,6 +192,42 @@ fn check_manifests(findings: &mut Vec<String>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Links between pages lead somewhere.
+fn check_links(files: &str, findings: &mut Vec<String>) -> Result<()> {
+    let mut pages = BTreeMap::new();
+    for file in files.lines().filter(|file| file.ends_with(".md") && root().join(file).exists()) {
+        pages
+            .insert(file.to_owned(), fs::read_to_string(root().join(file)).with_context(|| file.to_owned())?);
+    }
+    for page in pages.keys() {
+        findings.extend(links::broken(page, &pages, |path| root().join(path).exists()));
+    }
+    Ok(())
+}
+
+/// Every page is in the book, every command block says where it can be tried, and hardly any can not be.
+fn check_book(files: &str, findings: &mut Vec<String>) {
+    let docs = root().join("docs");
+    let pages = book::pages(&docs).unwrap_or_default();
+    let all =
+        files.lines().filter_map(|file| file.strip_prefix("docs/")).filter(|file| file.ends_with(".md"));
+    for page in all.filter(|page| *page != "SUMMARY.md" && !pages.iter().any(|known| known == page)) {
+        findings.push(format!("docs/{page}: docs/SUMMARY.md does not name it"));
+    }
+    match book::book(&docs) {
+        Err(wrong) => findings.extend(wrong.into_iter().map(|why| format!("docs/{why}"))),
+        Ok(blocks) => {
+            let not_run = blocks.iter().filter(|block| block.needs == Needs::NotRun).count();
+            if not_run * 10 > blocks.len() {
+                findings.push(format!(
+                    "docs: {not_run} of {} command blocks are not run; at most one in ten may be",
+                    blocks.len()
+                ));
+            }
+        }
+    }
 }
 
 /// The version is the workspace's; the chart and the changelog have it as well, because others read it there.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// A program from the crate registry. It is compiled quickly rather than well, for all of them work for seconds.
-pub(crate) fn from_crates(name: &str, version: &str) -> Result<PathBuf> {
+pub(crate) fn from_crates(name: &str, version: &str, more: &[&str]) -> Result<PathBuf> {
     let home = cache().join("tools");
     let tool = home.join("bin").join(name);
     let stamp = home.join(format!(".{name}-{version}"));
@@ -16,7 +16,7 @@ pub(crate) fn from_crates(name: &str, version: &str) -> Result<PathBuf> {
         eprintln!("installing {name} {version}");
         let mut command = Command::new("cargo");
         command.args(["install", "--locked", "--quiet", "--force", "--version", version, name, "--root"]);
-        command.arg(&home).current_dir(std::env::temp_dir());
+        command.arg(&home).args(more).current_dir(std::env::temp_dir());
         for (setting, value) in [("OPT_LEVEL", "1"), ("LTO", "off"), ("CODEGEN_UNITS", "16")] {
             command.env(format!("CARGO_PROFILE_RELEASE_{setting}"), value);
         }

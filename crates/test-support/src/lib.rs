@@ -1,5 +1,6 @@
-//! Helpers that only tests and their tools use: where the fixtures are, a kubelet, sessions, what a program needs, objects that are almost right.
+//! Helpers that only tests and their tools use: where the fixtures are, a kubelet, sessions, the book's commands, what a program needs, objects that are almost right.
 
+pub mod book;
 #[cfg(feature = "kubelet")]
 mod kubelet;
 mod libraries;
