@@ -364,21 +364,17 @@ fn everything_else(scene: &Scene<'_>, pids: &Pids) {
     world(&|host| {
         host.raise(GpuEvent { gpu: GpuIndex(0), xid: 13, gpu_instance: None, compute_instance: None });
     });
-    cluster.label("node1", "nvidia.com/mig.config", "no-such-layout");
     // A daemon that can not be started again.
     let program = scene.first.root().join("usr/bin/nvidia-cuda-mps-control");
     let aside = program.with_extension("aside");
     std::fs::rename(&program, &aside).expect("the program is put aside");
     std::fs::write(&program, "broken").expect("a program that does not run");
     cluster.on_node(&["pkill", "--signal", "KILL", "nvidia-cuda-mps"]);
-    // A process that no share counts, memory that is refused, and work that is held back.
+    // A process that no share counts, and work that is held back.
     scene.works(pids.with_fraction, 3, None, 0);
     let exec = ["kubectl", "exec", "-n", namespace.name(), "f1", "--"];
     let work = [&exec[..], &["/usr/bin/env", "TAKES_PIECE=5000", "/takes-time", "600000"]].concat();
     let working = cluster.background(&work, &[]);
-    for _ in 0..8 {
-        namespace.exec("f2", &["/takes-memory"]);
-    }
     // Somebody who holds a device and does nothing.
     scene.rests(pids.in_mig.0);
     // Pods that nobody has a place for, on two roads.
@@ -416,6 +412,11 @@ fn everything_else(scene: &Scene<'_>, pids: &Pids) {
         cluster.kubectl(&[&patch[..], &[&node(gpus).to_string()]].concat());
     };
     report("2");
+    // Last what is over soon: memory that is refused, and a layout that nobody can cut.
+    for _ in 0..8 {
+        namespace.exec("f2", &["/takes-memory"]);
+    }
+    cluster.label("node1", "nvidia.com/mig.config", "no-such-layout");
 
     // ── what is said of them ──
     let (held, shared, mps) = (
