@@ -92,6 +92,11 @@ fn mig_devices_are_read_from_tables_documents_and_clusters() {
     assert_eq!(trace.pods[0].models, "NVIDIA-A100-SXM4-40GB");
     let uncounted = cluster.replace(r#", "nvidia.com/gpu.count": "8""#, "");
     assert!(refused(&uncounted).contains("items[0].metadata.labels: the node has nvidia.com/mig-1g.10gb.me"));
+    let gone = uncounted.replace(
+        r#""nvidia.com/mig-1g.5gb": "35", "nvidia.com/mig-1g.10gb.me": "1""#,
+        r#""nvidia.com/mig-1g.5gb": "0""#,
+    );
+    assert_eq!(readers::trace(&gone).unwrap().nodes[0].gpus, 3, "devices that are gone count for nothing");
     let both = cluster.replace(r#""nvidia.com/mig-2g.10gb": "1""#, r#""nvidia.com/gpu": "1""#);
     assert!(refused(&both).contains("items[1].spec.containers: asks for 1 GPUs and"), "{}", refused(&both));
     assert!(refused("name,gpus,mig\np,1,1g.5gb\n").contains("line 2: MIG devices and other GPUs"));

@@ -279,6 +279,8 @@ fn node(name: String, item: &Item) -> Result<TraceNode, (&'static str, String)> 
     let divided = allocatable.mig.keys().next();
     let gpus = match (divided, labels.count.as_str()) {
         (None, _) => has.gpus,
+        // Kubelet goes on naming devices that were there once, with none of them.
+        (Some(_), "") if has.mig.values().all(|number| *number == 0) => has.gpus,
         (Some(devices), "") => {
             let what = format!(
                 "the node has {devices}, but no label {COUNT} that says how many GPUs it has; write nodes and pods as CSV"
