@@ -160,7 +160,7 @@ fn chart() -> String {
 }
 
 /// What the lab's node has elsewhere than a real one.
-fn lab_values(cluster: &Cluster, node: &GpuNode) -> Value {
+pub(crate) fn lab_values(cluster: &Cluster, node: &GpuNode) -> Value {
     let text = |path: &Path| path.display().to_string();
     let (root, config) = (text(&node.root()), cluster.containerd_config());
     let (folder, file) = (config.parent().map(text), config.file_name().and_then(|name| name.to_str()));

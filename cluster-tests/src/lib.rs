@@ -5,6 +5,7 @@
 #![allow(clippy::panic, reason = "a vocabulary for tests: the panic is the test's failure")]
 
 mod background;
+mod book;
 mod chart;
 mod cluster;
 mod control_plane;
@@ -35,6 +36,7 @@ mod taking;
 mod tls_service;
 
 pub use background::Background;
+pub use book::{Reader, WITH_CLAIMS, WITH_PLUGIN};
 pub use carve_conformance::{Incumbents, Program};
 pub use chart::{Everything, Release};
 pub use cluster::{Cluster, PATIENCE};
