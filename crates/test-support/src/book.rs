@@ -38,13 +38,9 @@ impl Typed {
     pub fn missing(&self, printed: &str) -> Option<String> {
         let plain = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         let mut said = printed.lines().map(plain);
-        let told = self.prints.iter().map(|line| plain(line)).filter(|line| !line.is_empty() && line != "…");
-        for line in told {
-            if !said.any(|said| is_like(&said, &line)) {
-                return Some(line);
-            }
-        }
-        None
+        let mut told =
+            self.prints.iter().map(|line| plain(line)).filter(|line| !line.is_empty() && line != "…");
+        told.find(|line| !said.any(|said| is_like(&said, line)))
     }
 }
 
