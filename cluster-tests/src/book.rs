@@ -60,12 +60,13 @@ const LABELS: [&str; 4] =
     ["carve.dev/agent", "carve.dev/dra-agent", "nvidia.com/mig.config", "nvidia.com/device-plugin.config"];
 
 /// Objects that pages have readers make.
-const OBJECTS: [&str; 5] = [
+const OBJECTS: [&str; 6] = [
     "namespace/team",
     "namespace/gpu-operator",
     "clusterrole/carve-dashboard",
     "clusterrolebinding/carve-dashboard",
     "crd/clusterpolicies.nvidia.com",
+    "crd/prometheusrules.monitoring.coreos.com",
 ];
 
 /// Those in the namespace of the release, which outlives it.

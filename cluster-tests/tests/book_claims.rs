@@ -59,6 +59,12 @@ fn pages_for_nodes_with_claims_do_what_they_say() {
     cluster.kubectl(&["delete", "slicepolicy", "quarters"]);
     reader.page("operations/autoscaling.md");
     cluster.kubectl(&["delete", "slicepolicy", "quarters"]);
+    // The Prometheus operator's definition, as far as a cluster must know it.
+    let definition = include_str!("book_claims/prometheus-rules.yaml");
+    let defined = cluster.try_kubectl(&["apply", "-f", "-"], Some(definition));
+    defined.unwrap_or_else(|error| panic!("{error}"));
+    let name = "crd/prometheusrules.monitoring.coreos.com";
+    cluster.kubectl(&["wait", "--for=condition=Established", name, "--timeout=120s"]);
     reader.page("operations/monitoring.md");
 
     // Something that runs in the cluster.
