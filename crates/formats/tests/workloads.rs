@@ -247,6 +247,16 @@ fn every_kind_that_makes_pods() {
             ),
             vec![Replicas::Count(6)],
         ),
+        (
+            "Job\napiVersion: batch.volcano.sh/v1alpha1",
+            format!("{{minAvailable: 3, tasks: [{{replicas: 2, template: {body}}}, {{template: {body}}}]}}"),
+            vec![Replicas::Count(2), Replicas::Count(1)],
+        ),
+        (
+            "Job\napiVersion: batch/v1",
+            format!("{{parallelism: 4, template: {body}}}"),
+            vec![Replicas::Count(4)],
+        ),
         ("ConfigMap", "{}".to_owned(), vec![]),
     ];
     for (kind, spec, expected) in cases {

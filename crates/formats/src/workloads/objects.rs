@@ -187,7 +187,7 @@ fn templates<'a>(object: &Object<'a>, report: &mut Report) -> Vec<Template<'a>> 
             usual(at(root, &["spec", "template"]), count(root, &["spec", "replicas"], report))
         }
         "DaemonSet" => usual(at(root, &["spec", "template"]), Some(Replicas::EveryNode)),
-        "Job" => usual(at(root, &["spec", "template"]), job(root, report)),
+        "Job" if is_of_kubernetes(root) => usual(at(root, &["spec", "template"]), job(root, report)),
         "CronJob" => match at(root, &["spec", "jobTemplate"]) {
             Some(job_template) => usual(at(&job_template, &["spec", "template"]), job(&job_template, report)),
             None => Vec::new(),
@@ -202,6 +202,11 @@ fn templates<'a>(object: &Object<'a>, report: &mut Report) -> Vec<Template<'a>> 
             found
         }
     }
+}
+
+/// Whether a Job is Kubernetes' own; Volcano's has the same name, and several templates.
+fn is_of_kubernetes(object: &Place<'_>) -> bool {
+    text_at(object, "apiVersion").is_none_or(|version| version.starts_with("batch/"))
 }
 
 fn count(place: &Place<'_>, keys: &[&str], report: &mut Report) -> Option<Replicas> {
