@@ -74,6 +74,7 @@ fn a_wrong_value_is_refused_by_its_name() {
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
     for (setting, name) in [
+        ("scheduler.enabled=true,controller.enabled=false", "set controller.enabled=true"),
         ("agent.mode=bogus", "/agent/mode"),
         ("agent.mod=claims", "'mod'"),
         ("controller.replicas=0", "/controller/replicas"),
