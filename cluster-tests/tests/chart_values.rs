@@ -64,6 +64,16 @@ fn every_value_has_a_word_in_values_yaml() {
 }
 
 #[test]
+fn agents_come_to_nodes_whose_gpus_are_not_cut_yet() {
+    let values: Value = serde_saphyr::from_str(&read("values.yaml")).expect("values.yaml reads");
+    let tolerated = values["agent"]["tolerations"].as_array().cloned().unwrap_or_default();
+    // With every value, because it says how far the node is.
+    let tolerates =
+        |taint: &str| tolerated.iter().any(|one| one["key"] == taint && one["operator"] == "Exists");
+    assert!(tolerates(carve_karpenter::NOT_READY) && tolerates("nvidia.com/gpu"), "{tolerated:?}");
+}
+
+#[test]
 fn a_wrong_value_is_refused_by_its_name() {
     let Some(helm) = helm() else { return };
     let refused = |setting: &str| {
