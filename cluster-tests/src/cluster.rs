@@ -157,6 +157,13 @@ impl Cluster {
         self.until_or(what, most, holds, String::new);
     }
 
+    /// Whether a node's GPUs are what a MIG config says. Right after the label is set, the state is still that of the config before.
+    pub fn is_cut_as(&self, node: &str, config: &str) -> bool {
+        let metadata = self.get(&["node", node])["metadata"].clone();
+        metadata["labels"]["nvidia.com/mig.config.state"] == "success"
+            && metadata["annotations"]["carve.dev/mig.config.state-of"] == config
+    }
+
     /// Like [`Cluster::until`], with more to tell about a failure.
     pub fn until_or(&self, what: &str, most: Duration, holds: impl Fn() -> bool, more: impl Fn() -> String) {
         let give_up = Instant::now() + most;

@@ -27,8 +27,7 @@ fn killed_in_the_middle_of_a_mig_change() {
         || cluster.get(&["node", "node0"])["metadata"]["labels"]["nvidia.com/mig.config.state"].clone();
     let applied = |config: &str| {
         cluster.label("node0", "nvidia.com/mig.config", config);
-        std::thread::sleep(Duration::from_secs(2));
-        agent.until(&format!("{config} is applied"), || state() == "success");
+        agent.until(&format!("{config} is applied"), || cluster.is_cut_as("node0", config));
     };
     offers(GPU, 8);
     applied("all-3g.20gb");

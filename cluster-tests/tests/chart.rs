@@ -181,12 +181,7 @@ fn configurations_of_others(cluster: &Cluster, release: &Release<'_>) {
     offers(cluster, release, "nvidia.com/gpu", 6);
     let applied = |config: &str| {
         cluster.label("node0", "nvidia.com/mig.config", config);
-        let done = || {
-            let metadata = cluster.get(&["node", "node0"])["metadata"].clone();
-            metadata["labels"]["nvidia.com/mig.config.state"] == "success"
-                && metadata["annotations"]["carve.dev/mig.config.state-of"] == config
-        };
-        release.until(&format!("{config} is applied"), done);
+        release.until(&format!("{config} is applied"), || cluster.is_cut_as("node0", config));
     };
     applied("halves");
     offers(cluster, release, "nvidia.com/mig-3g.20gb", 4);

@@ -17,13 +17,7 @@ fn a_label_cuts_eight_gpus_into_fifty_six_and_then_otherwise() {
     let offers = |resource: &str, count: u64| agent.offers(resource, count);
     let applied = |config: &str| {
         cluster.label("node0", "nvidia.com/mig.config", config);
-        let done = || {
-            let metadata = cluster.get(&["node", "node0"])["metadata"].clone();
-            // Right after the label the state is still that of the config before.
-            metadata["labels"]["nvidia.com/mig.config.state"] == "success"
-                && metadata["annotations"]["carve.dev/mig.config.state-of"] == config
-        };
-        agent.until(&format!("{config} is applied"), done);
+        agent.until(&format!("{config} is applied"), || cluster.is_cut_as("node0", config));
     };
     offers("nvidia.com/gpu", 8);
 

@@ -153,10 +153,7 @@ fn is_converted(scene: &Scene<'_>, node: &GpuNode) {
     scene.cluster.label(node.name(), "nvidia.com/mig.config", "two_halves");
     scene.offers("nvidia.com/mig-3g.20gb", Some(2));
     scene.offers("nvidia.com/gpu", Some(2));
-    let state = || {
-        scene.cluster.get(&["node", node.name()])["metadata"]["labels"]["nvidia.com/mig.config.state"].clone()
-    };
-    scene.until("the label's config is done", || state() == "success");
+    scene.until("the label's config is done", || scene.cluster.is_cut_as(node.name(), "two_halves"));
     let conflicts = scene.cluster.get(&["slicepolicies"])["items"].as_array().cloned().unwrap_or_default();
     for policy in conflicts {
         let conditions = policy["status"]["conditions"].as_array().cloned().unwrap_or_default();
