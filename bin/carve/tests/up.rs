@@ -5,6 +5,7 @@ mod running;
 
 use running::{Up, deployment, folder, until};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 #[test]
 fn verbs_talk_to_it_as_they_talk_to_a_cluster() {
@@ -38,6 +39,11 @@ fn verbs_talk_to_it_as_they_talk_to_a_cluster() {
         serde_json::from_str(&up.said(&["get", "deployment/web", "-o", "json"], "")).expect("JSON");
     assert_eq!((json["kind"].as_str(), json["spec"]["replicas"].as_i64()), (Some("Deployment"), Some(3)));
     assert!(up.said(&["get", "deployment", "web", "-o", "yaml"], "").contains("replicas: 3"));
+    let both: Value = serde_json::from_str(&up.said(&["get", "deployments,nodes", "-o", "json"], ""))
+        .expect("one document");
+    let kinds: BTreeSet<&str> =
+        both["items"].as_array().into_iter().flatten().filter_map(|one| one["kind"].as_str()).collect();
+    assert_eq!((both["kind"].as_str(), kinds), (Some("List"), BTreeSet::from(["Deployment", "Node"])));
     assert_eq!(up.said(&["label", "node", "g5-1", "pool=train"], ""), "node/g5-1 labeled\n");
     assert_eq!(up.said(&["get", "nodes", "-l", "pool=train", "-o", "name"], ""), "node/g5-1\n");
     up.said(&["label", "node/g5-1", "pool-"], "");

@@ -68,28 +68,29 @@ pub(crate) fn get(machine: &MachineArgs, args: &GetArgs) -> Outcome {
             let words = "which kind of objects? write one, as in carve get pods; one alone can be watched";
             return Err(Failure { code: UNREADABLE, ..Failure::new(words) });
         }
+        let as_tables = matches!(args.output, GetOutput::Table | GetOutput::Wide);
+        if args.watch && !as_tables {
+            let words = "-w prints tables; leave -o away, or write -o wide";
+            return Err(Failure { code: UNREADABLE, ..Failure::new(words) });
+        }
+        let mut gathered = Gathered::default();
         for (number, kind) in kinds.iter().enumerate() {
-            if number > 0 && matches!(args.output, GetOutput::Table | GetOutput::Wide) {
-                print::out("\n")?;
-            }
             let (kind, name) =
                 kind.split_once('/').map_or((*kind, None), |(kind, name)| (kind, Some(name.to_owned())));
             let found = find_named(&client, kind).await?;
             let names: Vec<String> = name.into_iter().chain(args.names.iter().cloned()).collect();
-            one_kind(&client, args, &found, &names).await?;
+            let namespace = (!args.all_namespaces && found.namespaced).then(|| args.place.of(&client));
+            if !as_tables {
+                gathered.add(&client, args, &found, &names, namespace).await?;
+                continue;
+            }
+            if number > 0 {
+                print::out("\n")?;
+            }
+            tables(&client, args, &found, &names, namespace).await?;
         }
-        Ok(())
+        if as_tables { Ok(()) } else { gathered.print(args.output) }
     })
-}
-
-async fn one_kind(client: &Client, args: &GetArgs, found: &Found, names: &[String]) -> Outcome {
-    let namespace = (!args.all_namespaces && found.namespaced).then(|| args.place.of(client));
-    match args.output {
-        GetOutput::Table | GetOutput::Wide => tables(client, args, found, names, namespace).await,
-        GetOutput::Json | GetOutput::Yaml | GetOutput::Name => {
-            whole(client, args, found, names, namespace).await
-        }
-    }
 }
 
 async fn tables(
@@ -224,44 +225,86 @@ impl Shown {
     }
 }
 
-async fn whole(
-    client: &Client,
-    args: &GetArgs,
-    found: &Found,
-    names: &[String],
-    namespace: Option<String>,
-) -> Outcome {
-    if args.watch {
-        return Err(Failure {
-            code: UNREADABLE,
-            ..Failure::new("-w prints tables; leave -o away, or write -o wide")
-        });
-    }
-    let mut objects = Vec::new();
-    if names.is_empty() {
-        objects = list(client, found, namespace.as_deref(), args.selector.as_deref()).await?;
-    }
-    let place = args.place.of(client);
-    for name in names {
-        objects.push(get_object(client, found, &place, name).await?);
-    }
-    let alone = names.len() == 1;
-    match args.output {
-        GetOutput::Name => {
-            let name = |object: &Value| {
-                format!("{}/{}\n", found.title(), object["metadata"]["name"].as_str().unwrap_or_default())
-            };
-            print::out(&objects.iter().map(name).collect::<String>())
+/// Objects of every kind that was asked for, to be printed as one document.
+#[derive(Default)]
+struct Gathered {
+    /// With what each is called where only names are printed.
+    objects: Vec<(String, Value)>,
+    /// Whether a list was asked for, or more than one object.
+    several: bool,
+}
+
+impl Gathered {
+    async fn add(
+        &mut self,
+        client: &Client,
+        args: &GetArgs,
+        found: &Found,
+        names: &[String],
+        namespace: Option<String>,
+    ) -> Outcome {
+        let mut objects = Vec::new();
+        if names.is_empty() {
+            objects = list(client, found, namespace.as_deref(), args.selector.as_deref()).await?;
         }
-        output => {
-            let value = match (alone, objects.pop()) {
-                (true, Some(object)) => object,
-                (_, last) => {
-                    objects.extend(last);
-                    json!({"apiVersion": "v1", "kind": "List", "items": objects})
-                }
-            };
-            if output == GetOutput::Yaml { print::yaml(&value) } else { print::json(&value) }
+        let place = args.place.of(client);
+        for name in names {
+            objects.push(get_object(client, found, &place, name).await?);
+        }
+        self.several |= names.len() != 1 || !self.objects.is_empty();
+        let title = |object: &Value| {
+            format!("{}/{}", found.title(), object["metadata"]["name"].as_str().unwrap_or_default())
+        };
+        self.objects.extend(objects.into_iter().map(|object| (title(&object), object)));
+        Ok(())
+    }
+
+    fn print(self, output: GetOutput) -> Outcome {
+        if output == GetOutput::Name {
+            return print::out(
+                &self.objects.iter().map(|(title, _)| format!("{title}\n")).collect::<String>(),
+            );
+        }
+        let value = self.document();
+        if output == GetOutput::Yaml { print::yaml(&value) } else { print::json(&value) }
+    }
+
+    /// One object as it is; any other number as kubectl has them, in a List.
+    fn document(self) -> Value {
+        let mut objects: Vec<Value> = self.objects.into_iter().map(|(_, object)| object).collect();
+        match (self.several, objects.pop()) {
+            (false, Some(object)) => object,
+            (_, last) => {
+                objects.extend(last);
+                json!({"apiVersion": "v1", "kind": "List", "items": objects})
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Gathered;
+    use serde_json::{Value, json};
+
+    fn gathered(names: &[&str], several: bool) -> Value {
+        let object = |name: &&str| (format!("pod/{name}"), json!({"metadata": {"name": name}}));
+        Gathered { objects: names.iter().map(object).collect(), several }.document()
+    }
+
+    #[test]
+    fn one_that_is_named_stands_alone_and_everything_else_is_one_list() {
+        assert_eq!(gathered(&["a"], false)["metadata"]["name"], "a");
+        for names in [&[][..], &["a"], &["a", "b"]] {
+            let list = gathered(names, true);
+            assert_eq!(list["kind"], "List");
+            let items: Vec<&str> = list["items"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter_map(|one| one["metadata"]["name"].as_str())
+                .collect();
+            assert_eq!(items, names);
         }
     }
 }
