@@ -1,6 +1,7 @@
 //! The chart's values: every one is described and checked, none is checked that is not there, and a wrong one is refused by its name.
 
 use carve_conformance::helm;
+use carve_test_support::reference::{cell, check_page};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -47,6 +48,50 @@ fn values_and_schema_say_the_same() {
     let mut wrong = Vec::new();
     compare("", &values, &schema, &mut wrong);
     assert_eq!(wrong, Vec::<String>::new());
+}
+
+/// Values below a path, as rows of a table.
+fn rows(path: &str, values: &Value, schema: &Value, text: &mut String) {
+    for (name, below) in schema["properties"].as_object().into_iter().flatten() {
+        let (path, value) = (format!("{path}.{name}"), &values[name]);
+        if below["properties"].is_object() {
+            rows(&path, value, below, text);
+            continue;
+        }
+        let about = cell(below["description"].as_str().unwrap_or_default());
+        let choice = below["enum"].as_array().into_iter().flatten().map(|one| format!("`{}`", plain(one)));
+        let choice = choice.collect::<Vec<_>>().join(", ");
+        let kind = below["type"].as_str().unwrap_or("anything");
+        let kind = if choice.is_empty() { kind.to_owned() } else { choice };
+        let default = match plain(value) {
+            long if long.len() > 90 || long.contains('\n') => {
+                " · default: `helm show values` prints it".to_owned()
+            }
+            none if none.is_empty() => String::new(),
+            short => format!(" · default `{short}`"),
+        };
+        text.push_str(&format!("| `{path}` | {about}<br>*{kind}*{default} |\n"));
+    }
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+#[test]
+fn the_reference_is_what_values_and_schema_say() {
+    let values: Value = serde_saphyr::from_str(&read("values.yaml")).expect("values.yaml reads");
+    let schema: Value = serde_json::from_str(&read("values.schema.json")).expect("values.schema.json reads");
+    let mut text = "# Values of the chart\n\nMade of `values.yaml` and `values.schema.json`; a value that is not here is refused. Which of them matter, and what becomes of them: [install](../operations/install.md).\n".to_owned();
+    let groups = schema["properties"].as_object().expect("properties");
+    // Helm gives `global` to every chart.
+    for (name, below) in groups.iter().filter(|(name, _)| *name != "global") {
+        let about = below["description"].as_str().unwrap_or_default();
+        text.push_str(&format!("\n## {name}\n\n{about}\n\n| value | |\n|---|---|\n"));
+        rows(name, &values[name], below, &mut text);
+    }
+    assert!(text.contains("| `agent.mode` |"), "{text}");
+    check_page("values.md", &text);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask tidy | test | ci | programs | suites | incumbents | cuda-symbols | limiter | dashboards | page | api | book | deny | dist | lab | fuzz`.
+//! The project's own tasks: `cargo xtask tidy | test | ci | programs | suites | incumbents | cuda-symbols | limiter | dashboards | page | api | book | reference | deny | dist | lab | fuzz`.
 
 mod api;
 mod book;
@@ -14,6 +14,7 @@ mod links;
 mod page;
 mod programs;
 mod queue;
+mod reference;
 mod run;
 mod suites;
 mod test;
@@ -40,6 +41,7 @@ usage: cargo xtask TASK
   page         the dashboard's page in a real browser, in front of carve up
   api          the dashboard's API, asked with everything that its OpenAPI document allows and forbids, in front of carve up
   book         the pages of docs as a book, in target/book
+  reference    write docs/reference anew, as far as it is made of code
   deny         licences, sources and known vulnerabilities of the crates behind carve, by deny.toml
   dist         the files of a release, in target/dist: programs, images, chart, what is in them, checksums; --only x86_64 for one processor,
                --quick for the programs of tests, in target/dist-quick
@@ -73,6 +75,7 @@ fn task(arguments: Vec<String>) -> Result<()> {
         ["page"] => page::page(),
         ["api"] => api::api(),
         ["book"] => book::book(),
+        ["reference"] => reference::reference(),
         ["deny"] => deny::deny(deny::Words::All),
         ["dist", ref words @ ..] => dist::dist(words),
         ["lab", ref words @ ..] => lab::lab(words),

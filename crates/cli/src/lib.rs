@@ -29,6 +29,8 @@ mod picture;
 mod plan;
 mod policy;
 mod print;
+#[cfg(test)]
+mod reference;
 mod run;
 mod service;
 mod simulate;

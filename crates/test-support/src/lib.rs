@@ -1,4 +1,4 @@
-//! Helpers that only tests and their tools use: where the fixtures are, a kubelet, sessions, the book's commands, what a program needs, objects that are almost right.
+//! Helpers that only tests and their tools use: where the fixtures are, a kubelet, sessions, the book's commands, pages of the reference, what a program needs, objects that are almost right.
 
 pub mod book;
 #[cfg(feature = "kubelet")]
@@ -8,6 +8,7 @@ mod libraries;
 pub mod mangle;
 #[cfg(feature = "kubelet")]
 mod plugin_watcher;
+pub mod reference;
 mod session;
 
 use std::collections::BTreeSet;

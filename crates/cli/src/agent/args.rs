@@ -61,7 +61,7 @@ pub(crate) struct NodeArgs {
     /// Serve although another plugin or manager already does
     #[arg(long, env = "CARVE_TAKE_OVER", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_parser = truth, value_name = "BOOL")]
     pub(crate) take_over: bool,
-    /// Where /healthz, /readyz and /metrics are served; empty for nowhere
+    /// Where /healthz, /readyz, /metrics, books and the picture of the node (/api/v1) are served; empty for nowhere
     #[arg(long, env = "CARVE_LISTEN", default_value = "0.0.0.0:9411", value_name = "ADDRESS")]
     pub(crate) listen: String,
     /// Seconds between two looks at GPUs that report nothing by themselves
@@ -209,7 +209,7 @@ pub(crate) struct DraArgs {
     /// Serve ResourceClaims, in place of the device plugin and of the label nvidia.com/mig.config
     #[arg(long, env = "CARVE_DRA", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_parser = truth, value_name = "BOOL")]
     pub(crate) dra: bool,
-    /// Offer tokens for parts of GPUs that carve's scheduler has decided on, in place of the device plugin and of the label nvidia.com/mig.config
+    /// Offer tokens for parts of GPUs that carve's scheduler has decided on, in place of the device plugin and of the label nvidia.com/mig.config; not together with --dra
     #[arg(long, env = "CARVE_SLICES", help_heading = "Parts of GPUs", num_args = 0..=1, default_missing_value = "true", default_value = "false", value_parser = truth, value_name = "BOOL")]
     pub(crate) slices: bool,
     /// Name of the driver; gpu.nvidia.com where claims were written for NVIDIA's
