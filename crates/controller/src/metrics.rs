@@ -1,6 +1,8 @@
 //! What Prometheus can ask the controller: how long the scheduler waits for its answers, whether this replica leads, who waits for GPUs, what was
 //! cut, and whether machines are what was promised.
 
+#[cfg(test)]
+mod reference;
 mod told;
 
 pub(crate) use told::Policy;

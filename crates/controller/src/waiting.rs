@@ -44,7 +44,7 @@ impl Waiting {
         groups
     }
 
-    fn seen(&mut self, pod: &Value) {
+    pub(crate) fn seen(&mut self, pod: &Value) {
         let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         match waits(pod) {
             Some(waiting) => drop(self.pods.insert(uid, waiting)),

@@ -149,8 +149,8 @@ impl Record {
     pub(crate) fn page(&self, picture: &Picture) -> String {
         let mut page = String::new();
         let quoted = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-        let mut told = |name: &str, kind: &str, lines: &[(BTreeMap<String, String>, f64)]| {
-            page.push_str(&format!("# TYPE {name} {kind}\n"));
+        let mut told = |name: &str, help: &str, kind: &str, lines: &[(BTreeMap<String, String>, f64)]| {
+            page.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
             for (labels, value) in lines {
                 let labels: Vec<String> =
                     labels.iter().map(|(name, value)| format!("{name}=\"{}\"", quoted(value))).collect();
@@ -161,13 +161,17 @@ impl Record {
         let lines = |value: fn(&Seen) -> f64| -> Vec<(BTreeMap<String, String>, f64)> {
             all.iter().map(|(whose, seen)| (Self::labels(whose), value(seen))).collect()
         };
-        told("carve_container_gpu_seconds_total", "counter", &lines(|seen| seen.seconds));
-        told("carve_container_memory_used_bytes", "gauge", &lines(|seen| seen.memory));
+        let help = "Time of a GPU or MIG device that a container used";
+        told("carve_container_gpu_seconds_total", help, "counter", &lines(|seen| seen.seconds));
+        let help = "Memory that a container uses";
+        told("carve_container_memory_used_bytes", help, "gauge", &lines(|seen| seen.memory));
         let sum = picture.summary();
         let none = BTreeMap::new;
-        told("carve_fleet_gpus", "gauge", &[(none(), sum.gpus as f64)]);
-        told("carve_fleet_pods_waiting", "gauge", &[(none(), sum.waiting as f64)]);
-        told("carve_fleet_dollars_per_hour", "gauge", &[(none(), sum.money.per_hour)]);
+        told("carve_fleet_gpus", "GPUs of all machines", "gauge", &[(none(), sum.gpus as f64)]);
+        let help = "Pods that ask for GPUs and have no node";
+        told("carve_fleet_pods_waiting", help, "gauge", &[(none(), sum.waiting as f64)]);
+        let help = "What all machines cost";
+        told("carve_fleet_dollars_per_hour", help, "gauge", &[(none(), sum.money.per_hour)]);
         page
     }
 }
@@ -176,6 +180,20 @@ impl Record {
 mod tests {
     use super::Record;
     use carve_fleet_picture::{GpuPicture, Mechanism, NodePicture, Picture, Slice};
+    use carve_test_support::reference::{check_section, series_table};
+
+    #[test]
+    fn series_are_those_of_the_reference() {
+        let slice = Slice { pod: "team/a".to_owned(), compute_used: Some(0.5), ..Slice::default() };
+        let gpu = GpuPicture { slices: vec![slice], ..GpuPicture::default() };
+        let node = NodePicture { gpus: vec![gpu], ..NodePicture::default() };
+        let picture = Picture { nodes: [("n".to_owned(), node)].into(), ..Picture::default() };
+        let record = Record::default();
+        record.look(&picture, Some(5_000), 5.0);
+        let page = record.page(&picture);
+        assert!(page.contains("carve_container_gpu_seconds_total{"), "{page}");
+        check_section("metrics.md", "carve up", &series_table(&page, |_| true));
+    }
 
     #[test]
     fn use_is_counted_while_a_pod_is_there() {

@@ -2,6 +2,8 @@
 
 mod cost;
 mod dcgm;
+#[cfg(test)]
+mod reference;
 mod shares;
 mod state;
 mod table;

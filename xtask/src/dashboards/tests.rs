@@ -5,14 +5,13 @@ use crate::root;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Where series are written, and where they are described.
-const ENCODERS: [&str; 4] = [
-    "crates/node-agent/src/metrics.rs",
-    "crates/node-agent/src/metrics",
-    "crates/controller/src/metrics.rs",
-    "crates/controller/src/metrics",
-];
-const DESCRIPTIONS: [&str; 4] = ["metrics", "agent", "claims", "controller"];
+/// Every series that a program can tell: made of what they answer, and held to it where they are.
+fn told() -> BTreeSet<String> {
+    let page = read("docs/reference/metrics.md");
+    let names =
+        page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next().map(str::to_owned));
+    names.collect()
+}
 
 fn read(path: &str) -> String {
     let path = root().join(path);
@@ -89,37 +88,47 @@ fn dashboards_can_be_loaded_anywhere_and_say_what_they_show() {
 }
 
 #[test]
-fn whatever_is_asked_for_is_told_and_described() {
+fn whatever_is_asked_for_is_told() {
     let recorded: BTreeSet<String> =
         rules().iter().filter_map(|rule| Some(rule["record"].as_str()?.to_owned())).collect();
-    let mut code = String::new();
-    for place in ENCODERS {
-        let path = root().join(place);
-        if path.is_dir() {
-            for file in std::fs::read_dir(&path).unwrap() {
-                code.push_str(&std::fs::read_to_string(file.unwrap().path()).unwrap());
-            }
-        } else {
-            code.push_str(&read(place));
-        }
-    }
-    let described: String = DESCRIPTIONS.map(|name| read(&format!("docs/operations/{name}.md"))).concat();
+    let told = told();
     let asked: BTreeSet<String> = queries().iter().flat_map(|query| series(query)).collect();
     assert!(asked.len() > 30, "{asked:?}");
     for name in asked.iter().filter(|name| !recorded.contains(*name)) {
-        let whole = name.trim_end_matches("_bucket").trim_end_matches("_total");
-        let stem = ["carve_agent_", "carve_controller_", "carve_", "DCGM_FI_"]
-            .iter()
-            .find_map(|prefix| whole.strip_prefix(prefix))
-            .unwrap_or(whole);
-        // A unit is put behind the name by the library.
-        let forms = [whole, stem, stem.trim_end_matches("_seconds")];
-        assert!(forms.iter().any(|form| code.contains(&format!("\"{form}\""))), "no program tells {name}");
-        let short = stem.trim_start_matches("DEV_");
-        let forms = [format!("`{name}`"), format!("`{whole}`"), format!("`{short}`")];
-        assert!(forms.iter().any(|form| described.contains(form)), "docs/operations says nothing of {name}");
+        // A histogram is asked for by its parts.
+        let whole = ["_bucket", "_sum", "_count"].iter().find_map(|part| name.strip_suffix(part));
+        assert!(told.contains(whole.unwrap_or(name)), "no program tells {name}");
     }
 }
+
+#[test]
+fn pages_name_only_series_that_are_told() {
+    let told = told();
+    let mut named = BTreeSet::new();
+    for page in carve_test_support::book::pages(&root().join("docs")).unwrap() {
+        for name in series(&read(&format!("docs/{page}"))) {
+            let is_ours = SUBJECTS
+                .iter()
+                .any(|subject| name.strip_prefix(subject).is_some_and(|rest| !rest.is_empty()));
+            if is_ours {
+                assert!(told.contains(&name), "docs/{page}: no program tells {name}");
+                named.insert(name);
+            }
+        }
+    }
+    assert!(named.len() > 50, "{named:?}");
+}
+
+/// What series are about; other words that begin with `carve_` are names of crates.
+const SUBJECTS: [&str; 7] = [
+    "carve_agent_",
+    "carve_container_",
+    "carve_controller_",
+    "carve_cost_",
+    "carve_fleet_",
+    "carve_gpu_",
+    "carve_node_",
+];
 
 #[test]
 fn every_alert_says_what_to_do_and_is_tried() {
