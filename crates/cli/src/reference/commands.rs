@@ -72,7 +72,7 @@ fn is_truth(arg: &Arg) -> bool {
 }
 
 /// Options in the order in which they are declared, by their headings; words that are typed without an option first.
-fn groups<'a>(command: &'a Command, global: bool) -> Vec<(String, Vec<&'a Arg>)> {
+fn groups(command: &Command, global: bool) -> Vec<(String, Vec<&Arg>)> {
     let mut groups: Vec<(String, Vec<&Arg>)> = Vec::new();
     let (words, options): (Vec<&Arg>, Vec<&Arg>) = shown(command)
         .into_iter()
