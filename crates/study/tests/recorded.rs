@@ -42,15 +42,19 @@ fn the_pages_are_what_the_figures_give() {
 
 #[test]
 fn a_second_run_agrees_within_the_spreads() {
-    let comparison = compare(&study("h200.json"), &study("h200-again.json"));
-    assert!(comparison.lines.len() >= 139, "{comparison}");
-    assert!(comparison.agrees().expect("figures in both") >= 0.97, "{comparison}");
+    for (first, second) in [("h200.json", "h200-again.json"), ("repeated-first.json", "repeated-second.json")]
+    {
+        let comparison = compare(&study(first), &study(second));
+        assert!(comparison.lines.len() >= 139, "{comparison}");
+        assert!(comparison.agrees().expect("figures in both") >= 0.97, "{comparison}");
+    }
 }
 
 /// What `docs/study/README.md` says came as expected.
 #[test]
 fn directions_are_those_that_were_expected() {
-    for study in [study("h200.json"), study("h200-again.json")] {
+    for name in ["h200.json", "h200-again.json", "repeated-first.json", "repeated-second.json"] {
+        let study = study(name);
         assert!(!study.card.simulated && study.card.name.contains("H200"), "{:?}", study.card);
         let gain = |workload, strategy, tenants| {
             let shared = study.shared(workload, strategy, tenants).expect("it was measured");
