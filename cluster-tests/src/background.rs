@@ -77,6 +77,11 @@ impl Background {
         sent.filter(|sent| *sent).count() > 0
     }
 
+    /// The program's process, once it is there.
+    pub fn process(&self) -> Option<u32> {
+        children(self.child.id()).next().and_then(|pid| u32::try_from(pid.as_raw_nonzero().get()).ok())
+    }
+
     /// Everything it has written to stderr so far.
     pub fn heard(&self) -> String {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).join("\n")

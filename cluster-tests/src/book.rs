@@ -1,6 +1,5 @@
 //! The book's blocks that need a cluster, typed in the lab as a reader would type them: page by page, from its beginning.
 
-use crate::chart::lab_values;
 use crate::gpu_node::stand_ins;
 use crate::{Cluster, GpuNode, PATIENCE};
 use carve_conformance::helm;
@@ -109,7 +108,7 @@ impl<'a> Reader<'a> {
         let (helm, carve) = (helm()?, stand_ins()?.join("carve"));
         let folder = node.files("book");
         let values = folder.join("values.json");
-        let mut places = lab_values(cluster, node);
+        let mut places = cluster.chart_values(node);
         // Pages move agents from node to node by this label.
         places["agent"]["nodeSelector"] = json!({"carve.dev/agent": "true"});
         let programs = folder.join("programs");

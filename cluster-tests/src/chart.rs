@@ -1,8 +1,8 @@
 //! The chart in the lab: a release that Helm installs, changes and takes away, and everything that a cluster and a node have before and after.
 
-use crate::{Cluster, GpuNode, PATIENCE};
+use crate::{Cluster, GpuNode, PATIENCE, Previous};
 use carve_conformance::helm;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,7 @@ impl<'a> Release<'a> {
     pub fn new(cluster: &'a Cluster, node: &GpuNode) -> Option<Self> {
         let helm = helm()?;
         let values = node.files("helm").join("values.json");
-        std::fs::write(&values, lab_values(cluster, node).to_string())
+        std::fs::write(&values, cluster.chart_values(node).to_string())
             .unwrap_or_else(|error| panic!("{}: {error}", values.display()));
         let release = Release { cluster, helm, values };
         release.forget();
@@ -77,17 +77,27 @@ impl<'a> Release<'a> {
     /// Installs it and waits until everything is ready.
     pub fn install(&self, settings: &[&str]) {
         let values = self.values.display().to_string();
-        self.change("install", &["-f", &values], settings);
+        self.change("install", &chart(), &["-f", &values], settings);
+    }
+
+    /// Installs the release before this one and waits until everything is ready.
+    pub fn install_previous(&self, previous: &Previous, settings: &[&str]) {
+        let (values, tag) = (self.values.display().to_string(), previous.tag());
+        self.change("install", &previous.chart(), &["-f", &values, "--set", &tag], settings);
+    }
+
+    /// Goes from the release before to this one, with the values that were set, and waits until everything is ready. Values that only this one has are its own.
+    pub fn upgrade_to_this(&self) {
+        self.change("upgrade", &chart(), &["--reset-then-reuse-values"], &["image.tag=test"]);
     }
 
     /// Changes values and waits until everything is ready.
     pub fn upgrade(&self, settings: &[&str]) {
-        self.change("upgrade", &["--reuse-values"], settings);
+        self.change("upgrade", &chart(), &["--reuse-values"], settings);
     }
 
-    fn change(&self, verb: &str, more: &[&str], settings: &[&str]) {
-        let chart = chart();
-        let words = [verb, NAME, &chart, "-n", NAME, "--wait", "--timeout", "8m"];
+    fn change(&self, verb: &str, chart: &str, more: &[&str], settings: &[&str]) {
+        let words = [verb, NAME, chart, "-n", NAME, "--wait", "--timeout", "8m"];
         let settings = settings.iter().flat_map(|setting| ["--set", setting]);
         let words: Vec<&str> = words.into_iter().chain(more.iter().copied()).chain(settings).collect();
         self.helm(&words)
@@ -157,34 +167,6 @@ impl Drop for Release<'_> {
 fn chart() -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     root.join("charts/carve").display().to_string()
-}
-
-/// What the lab's node has elsewhere than a real one.
-pub(crate) fn lab_values(cluster: &Cluster, node: &GpuNode) -> Value {
-    let text = |path: &Path| path.display().to_string();
-    let (root, config) = (text(&node.root()), cluster.containerd_config());
-    let (folder, file) = (config.parent().map(text), config.file_name().and_then(|name| name.to_str()));
-    let variable = |name: &str, value: String| json!({"name": name, "value": value});
-    json!({
-        "image": {"repository": "localhost/carve", "tag": "test", "pullPolicy": "Never"},
-        "agent": {
-            "nodeSelector": {"kubernetes.io/hostname": node.name()},
-            "driverRoot": root,
-            "containerdConfig": folder,
-            "env": [
-                variable("NVIDIA_DEV_ROOT", root.clone()),
-                variable("CARVE_SIM_STATE", "/machine/machine.json".to_owned()),
-                variable("CARVE_PROBE_SECONDS", "1".to_owned()),
-                variable("CONTAINERD_CONFIG", format!("/etc/containerd/{}", file.unwrap_or_default())),
-                // Below the cgroup of the lab's node, which goes with the lab.
-                variable("CARVE_MPS_CGROUP", format!("{}/carve-mps", cluster.cgroup())),
-            ],
-            "extraVolumes": [{"name": "machine", "hostPath": {"path": text(&node.machine_folder())}}],
-            "extraVolumeMounts": [{"name": "machine", "mountPath": "/machine"}],
-        },
-        // Nodes without kubelets that another suite left say nothing of their system.
-        "controller": {"nodeSelector": {"kubernetes.io/os": "linux"}},
-    })
 }
 
 /// Everything that a cluster and its first node have: objects of every kind, what is said of the node, files, daemons.

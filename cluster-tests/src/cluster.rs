@@ -1,6 +1,6 @@
 //! The cluster the suites run on.
 
-use crate::{Background, Namespace};
+use crate::{Background, GpuNode, Namespace};
 use carve_lab::{Image, Lab, Places, Status};
 use serde_json::Value;
 use std::io::Write;
@@ -223,6 +223,11 @@ impl Cluster {
     /// Text as a manifest carries bytes.
     pub fn base64(&self, text: &str) -> String {
         carve_lab::base64(text.as_bytes())
+    }
+
+    /// Values of carve's chart for a node with simulated GPUs.
+    pub(crate) fn chart_values(&self, node: &GpuNode) -> Value {
+        self.lab.chart_values(node.name(), &node.gpus()).unwrap_or_else(|error| panic!("{error:#}"))
     }
 
     /// Kills a component with SIGKILL and starts it again.

@@ -36,7 +36,7 @@ impl Holdings {
         let state = node.files("state");
         let dra = state.join("dra").display().to_string();
         let list = |command: &str| -> BTreeSet<String> {
-            cluster.on_node(&["sh", "-c", command]).lines().map(str::to_owned).collect()
+            cluster.on(node.name(), &["sh", "-c", command]).lines().map(str::to_owned).collect()
         };
         let mut holdings = Holdings::default();
         for line in list(&format!(

@@ -3,16 +3,12 @@
 use crate::{Background, Cluster, Namespace, PATIENCE, Pod};
 use carve_gpu_host::Machine;
 use carve_gpu_model::GpuIndex;
+use carve_lab::SimulatedGpus;
 use carve_sim_store::SharedMachine;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Version of the simulated driver.
-const DRIVER: &str = "580.159.04";
-/// Where libraries are under the driver's root.
-const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
 /// A node with GPUs. Its files go when it is dropped.
 #[derive(Debug)]
@@ -70,15 +66,10 @@ impl GpuNode {
     }
 
     fn set_up(self, built: &Path, machine: &str) -> Self {
-        // What an interrupted run left behind.
-        let _ = std::fs::remove_dir_all(&self.folder);
         self.forget_wishes();
         self.forget_limits();
-        self.install(built);
-        let named = Machine::named(machine).unwrap_or_else(|error| panic!("{error}"));
-        std::fs::create_dir_all(self.folder.join("machine")).unwrap_or_else(|error| panic!("{error}"));
-        SharedMachine::open(&self.state(), named).unwrap_or_else(|error| panic!("{error}"));
-        self.make_device_nodes();
+        // Also in place of what an interrupted run left behind.
+        SimulatedGpus::install(&self.folder, built, machine).unwrap_or_else(|error| panic!("{error:#}"));
         self
     }
 
@@ -100,57 +91,25 @@ impl GpuNode {
         }
     }
 
-    fn install(&self, built: &Path) {
-        let must = |result: std::io::Result<()>, what: &Path| {
-            result.unwrap_or_else(|error| panic!("{}: {error}", what.display()));
-        };
-        let (libraries, programs) = (self.libraries(), self.root().join("usr/bin"));
-        for folder in [&libraries, &programs, &self.root().join("dev/nvidia-caps")] {
-            must(std::fs::create_dir_all(folder), folder);
-        }
-        for (library, name) in [("libcarve_nvml_sim.so", "libnvidia-ml"), ("libcarve_cuda_sim.so", "libcuda")]
-        {
-            let file = libraries.join(format!("{name}.so.{DRIVER}"));
-            must(std::fs::copy(built.join(library), &file).map(drop), &built.join(library));
-            let link = libraries.join(format!("{name}.so.1"));
-            must(std::os::unix::fs::symlink(format!("{name}.so.{DRIVER}"), &link), &link);
-        }
-        for program in ["nvidia-smi", "nvidia-cuda-mps-control"] {
-            must(std::fs::copy(built.join(program), programs.join(program)).map(drop), &built.join(program));
-        }
-    }
-
-    /// Character devices with NVIDIA's numbers, behind which there is no driver.
-    fn make_device_nodes(&self) {
-        let dev = self.root().join("dev");
-        let gpus = self.machine_gpus();
-        let mut nodes = vec![("nvidiactl".to_owned(), 195, 255), ("nvidia-uvm".to_owned(), 510, 0)];
-        nodes.push(("nvidia-uvm-tools".to_owned(), 510, 1));
-        nodes.extend((0..gpus).map(|gpu| (format!("nvidia{gpu}"), 195, gpu)));
-        let last = carve_gpu_host::gpu_instance_minor(gpus, carve_gpu_model::GpuInstanceId(0)).0;
-        nodes.extend((1..last).map(|minor| (format!("nvidia-caps/nvidia-cap{minor}"), 237, minor)));
-        let mut script = String::new();
-        for (name, major, minor) in nodes {
-            script.push_str(&format!("mknod -m 666 {}/{name} c {major} {minor}\n", dev.display()));
-        }
-        let made = std::process::Command::new("sh").arg("-c").arg(&script).status();
-        assert!(made.is_ok_and(|status| status.success()), "device nodes can not be made; is this root?");
-    }
-
     pub(crate) fn machine_gpus(&self) -> u32 {
         use carve_gpu_host::GpuHost;
         let machine = self.machine();
         machine.gpus().map_or(0, |gpus| gpus.len() as u32)
     }
 
+    /// Its driver and its GPUs.
+    pub(crate) fn gpus(&self) -> SimulatedGpus {
+        SimulatedGpus::at(&self.folder)
+    }
+
     /// The driver's root on the host.
     pub fn root(&self) -> PathBuf {
-        self.folder.join("driver")
+        self.gpus().root()
     }
 
     /// The driver's libraries on the host.
     pub(crate) fn libraries(&self) -> PathBuf {
-        self.root().join(LIBRARIES)
+        self.gpus().libraries()
     }
 
     pub(crate) fn cluster(&self) -> &Cluster {
@@ -172,12 +131,12 @@ impl GpuNode {
 
     /// The folder of that file, which whoever uses the driver must have.
     pub fn machine_folder(&self) -> PathBuf {
-        self.folder.join("machine")
+        self.gpus().machine_folder()
     }
 
     /// The file that is the machine.
     pub fn state(&self) -> PathBuf {
-        self.folder.join("machine/machine.json")
+        self.gpus().state()
     }
 
     /// A folder of the host for a test's own files.

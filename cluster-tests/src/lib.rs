@@ -30,8 +30,10 @@ mod parts_ledger;
 mod parts_pods;
 mod parts_watch;
 mod pod;
+mod previous;
 mod prometheus;
 mod relay;
+pub mod soak;
 mod taking;
 mod tls_service;
 
@@ -58,6 +60,7 @@ pub use parts_ledger::{Complaint, PartsLedger};
 pub use parts_pods::{PartsAsk, part_asks, plain_name};
 pub use parts_watch::PartsWatch;
 pub use pod::Pod;
+pub use previous::Previous;
 pub use prometheus::{
     DashboardQuery, Prometheus, Scraped, dashboard_queries, hurried, promtool, shipped_rules,
 };

@@ -37,6 +37,7 @@ pub(crate) fn lab(words: &[&str]) -> Result<()> {
         ["figures"] => figures(&lab),
         ["dra-figures"] => dra_figures(&lab),
         ["dra-packing", seeds @ ..] => dra_packing(&lab, seeds),
+        ["soak", words @ ..] => soak(&lab, words),
         ["logs"] => {
             lab.logs().iter().for_each(|name| println!("{name}"));
             Ok(())
@@ -46,7 +47,7 @@ pub(crate) fn lab(words: &[&str]) -> Result<()> {
             Ok(())
         }
         _ => bail!(
-            "usage: cargo xtask lab up [--kubernetes 1.36|1.35] [--nodes N] [--feature-gates A=true,…] | fleet N | down | status | exec CMD… | kubeconfig | logs [COMPONENT] | figures | dra-figures | dra-packing [SEED…]"
+            "usage: cargo xtask lab up [--kubernetes 1.36|1.35] [--nodes N] [--feature-gates A=true,…] | fleet N | down | status | exec CMD… | kubeconfig | logs [COMPONENT] | figures | dra-figures | dra-packing [SEED…] | soak [--minutes N] [--seed N]"
         ),
     }
 }
@@ -128,6 +129,29 @@ fn dra_packing(lab: &Lab, seeds: &[&str]) -> Result<()> {
     let example = ["--quiet", "--package", "carve-cluster-tests", "--example", "dra_packing"];
     run(cargo().arg("build").args(example))?;
     within(lab, || run(cargo().arg("run").args(example).arg("--").args(seeds)))
+}
+
+/// Pods, claims, MIG changes and faults at random from a seed, and the page about what was left of them.
+fn soak(lab: &Lab, words: &[&str]) -> Result<()> {
+    let example = ["--quiet", "--package", "carve-cluster-tests", "--example", "soak"];
+    let parts = ["carve", "carve-nvml-sim", "carve-cuda-sim"].map(|part| ["--package", part]).concat();
+    run(cargo().args(["build", "--quiet"]).args(parts))?;
+    run(cargo().arg("build").args(example))?;
+    let limiter = crate::limiter::build()?;
+    if lab.status() != Status::Down {
+        bail!(
+            "the soak wants a lab of three nodes for itself; 'cargo xtask lab down' ends the one that is up"
+        );
+    }
+    lab.up(&Wanted::usual(3), &images(lab)?)?;
+    let page = root().join("docs/soak.md");
+    let mut command = cargo();
+    command.arg("run").args(example).arg("--").args(words).arg("--page").arg(page);
+    command.env("CARVE_SIMULATED_DRIVER", root().join("target/debug/libcarve_nvml_sim.so"));
+    command.env("CARVE_LIMITER_LIBRARY", limiter);
+    let done = run(&mut command);
+    lab.down()?;
+    done
 }
 
 fn up(lab: &Lab, options: &[&str]) -> Result<()> {

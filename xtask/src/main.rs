@@ -12,10 +12,12 @@ mod lab;
 mod limiter;
 mod links;
 mod page;
+mod previous;
 mod programs;
 mod queue;
 mod reference;
 mod run;
+mod suite_runs;
 mod suites;
 mod test;
 mod tidy;
@@ -32,7 +34,8 @@ usage: cargo xtask TASK
   tidy         check the rules of the house that no compiler checks
   test         everything: tidy, format, lints, CUDA's functions, NVIDIA's programs, suites on a real Kubernetes, tests, dependencies, fuzz targets (bounded), the page
   programs     the test programs that need no cluster alone, several at once
-  suites [NAME…] the suites on a real Kubernetes alone, in two labs side by side
+  suites [--times N] [NAME…]
+               the suites on a real Kubernetes alone, in two labs side by side; more than once, and each run is written into docs/suite-runs.md
   ci           the same with CI=true, where nothing may be skipped
   incumbents   build NVIDIA's programs, Karpenter, Helm, and the oracle made of NVIDIA's packages, into the cache
   cuda-symbols compare the table of CUDA functions with NVIDIA's headers, and name what either lacks
@@ -46,7 +49,7 @@ usage: cargo xtask TASK
   dist         the files of a release, in target/dist: programs, images, chart, what is in them, checksums; --only x86_64 for one processor,
                --quick for the programs of tests, in target/dist-quick
   lab VERB     a real Kubernetes: up [--kubernetes 1.36|1.35] [--nodes N] [--feature-gates A=true,…], fleet N, down, status, exec CMD…, kubeconfig, logs [COMPONENT],
-               figures (what the agent costs beside NVIDIA's programs)
+               figures (what the agent costs beside NVIDIA's programs), soak [--minutes N] [--seed N] (what a long run leaves, as docs/soak.md)
   fuzz [RUNS]  run every fuzz target for a number of cases (10000 unless told)
 ";
 

@@ -43,6 +43,8 @@ pub(crate) struct Told<'a> {
     pub(crate) incumbents: Option<&'a Path>,
     /// The limiter's library.
     pub(crate) limiter: Option<&'a Path>,
+    /// The release before this one.
+    pub(crate) previous: Option<&'a Path>,
 }
 
 /// Runs the suites in labs that are started for them and ended after them. They need root. `quiet` waits until nothing else uses the machine, for those
@@ -124,6 +126,9 @@ fn suite(program: &TestProgram, told: &Told<'_>) -> Job {
     job.command.env("CARVE_SIMULATED_DRIVER", crate::root().join("target/debug/libcarve_nvml_sim.so"));
     if let Some(library) = told.limiter {
         job.command.env("CARVE_LIMITER_LIBRARY", library);
+    }
+    if let Some(folder) = told.previous {
+        job.command.env("CARVE_PREVIOUS_RELEASE", folder);
     }
     if let Some(programs) = told.incumbents {
         job.command.env("CARVE_INCUMBENTS", programs);

@@ -12,7 +12,9 @@ use crate::run::{cargo, run};
 use crate::suites::{self, Told};
 use crate::tidy::manifests;
 use crate::times::Times;
-use crate::{api, book, cuda_symbols, deny, dist, fuzz, incumbents, limiter, page, tidy};
+use crate::{
+    api, book, cuda_symbols, deny, dist, fuzz, incumbents, limiter, page, previous, suite_runs, tidy,
+};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -62,6 +64,8 @@ struct Built {
     incumbents: Option<PathBuf>,
     /// The limiter's library.
     limiter: PathBuf,
+    /// The release before this one, where suites are built.
+    previous: Option<PathBuf>,
     /// Another allocator, beside which the limiter is tried.
     allocator: Option<PathBuf>,
     suites: Vec<TestProgram>,
@@ -70,7 +74,11 @@ struct Built {
 
 impl Built {
     fn told(&self) -> Told<'_> {
-        Told { incumbents: self.incumbents.as_deref(), limiter: Some(&self.limiter) }
+        Told {
+            incumbents: self.incumbents.as_deref(),
+            limiter: Some(&self.limiter),
+            previous: self.previous.as_deref(),
+        }
     }
 }
 
@@ -85,19 +93,30 @@ pub(crate) fn test() -> Result<()> {
     Ok(())
 }
 
-/// Suites on a real Kubernetes alone: all of them, or those with these names.
-pub(crate) fn suites(names: &[&str]) -> Result<()> {
-    let (steps, mut times) = (Steps::default(), Times::remembered());
+/// Suites on a real Kubernetes alone: all of them, or those with these names; with `--times N` that often, and each run is written down.
+pub(crate) fn suites(words: &[&str]) -> Result<()> {
+    let (times, names) = match words {
+        ["--times", times, names @ ..] => (times.parse().context("--times takes a number")?, names),
+        names => (1, names),
+    };
     let all = suites::names()?;
     if let Some(unknown) = names.iter().find(|name| !all.iter().any(|known| known == *name)) {
         bail!("no suite is called {unknown}; there are {}", all.join(", "));
     }
     let wanted = if names.is_empty() { all } else { names.iter().map(|name| (*name).to_owned()).collect() };
-    let built = build(&steps, &wanted)?;
-    let result =
-        steps.step("cluster suites", || suites::run_suites(&built.suites, &built.told(), &mut times, || ()));
-    steps.tell(&times);
-    result
+    let built = build(&Steps::default(), &wanted)?;
+    let mut failed = Ok(());
+    for _ in 0..times {
+        let (steps, mut remembered, start) = (Steps::default(), Times::remembered(), Instant::now());
+        let act = || suites::run_suites(&built.suites, &built.told(), &mut remembered, || ());
+        let done = steps.step("cluster suites", act);
+        steps.tell(&remembered);
+        if times > 1 {
+            suite_runs::record(built.suites.len(), &done, start.elapsed())?;
+        }
+        failed = failed.and(done);
+    }
+    failed
 }
 
 /// Test programs that need no cluster alone.
@@ -144,9 +163,10 @@ fn build(steps: &Steps, only: &[String]) -> Result<Built> {
     })?;
     let (limiter, allocator) =
         steps.step("limiter", || Ok((limiter::build_both()?, limiter::allocator()?)))?;
+    let previous = steps.step("the release before", previous::for_tests)?;
     let all = steps.step("test programs", || programs::build(only))?;
     let (suites, programs) = all.into_iter().partition(|program| program.source.starts_with(suites::FOLDER));
-    Ok(Built { incumbents, limiter, allocator, suites, programs })
+    Ok(Built { incumbents, limiter, previous, allocator, suites, programs })
 }
 
 /// Checks that only compute: whoever waits for a kubelet goes first.
