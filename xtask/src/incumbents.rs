@@ -73,10 +73,15 @@ pub(crate) fn for_tests() -> Result<Option<PathBuf>> {
     }
 }
 
+/// Where programs are once they were built.
+pub(crate) fn programs() -> PathBuf {
+    cache().join("incumbents/bin")
+}
+
 /// Builds what is missing and answers the folder of programs.
 pub(crate) fn build() -> Result<PathBuf> {
     let home = cache().join("incumbents");
-    let programs = home.join("bin");
+    let programs = programs();
     fs::create_dir_all(&programs)?;
     for module in MODULES {
         let stamp = |program: &str| programs.join(format!(".{program}-{}", module.version));

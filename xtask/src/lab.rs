@@ -3,7 +3,7 @@
 use crate::root;
 use crate::run::{cargo, read, run};
 use anyhow::{Context, Result, bail};
-use carve_lab::{Image, Lab, Places, Programs, Release, Status, Wanted};
+use carve_lab::{Image, Lab, Places, Programs, Release, SimulatedGpus, Status, Wanted};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,11 +25,8 @@ pub(crate) fn lab(words: &[&str]) -> Result<()> {
             }
             Ok(())
         }
-        ["exec", command @ ..] if !command.is_empty() => {
-            let words: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
-            let status = lab.command(&words)?.status()?;
-            std::process::exit(status.code().unwrap_or(1));
-        }
+        ["exec", command @ ..] if !command.is_empty() => at_hand(&lab, command),
+        ["shell"] => at_hand(&lab, &["bash", "--norc"]),
         ["kubeconfig"] => {
             println!("{}", lab.kubeconfig().display());
             Ok(())
@@ -47,7 +44,7 @@ pub(crate) fn lab(words: &[&str]) -> Result<()> {
             Ok(())
         }
         _ => bail!(
-            "usage: cargo xtask lab up [--kubernetes 1.36|1.35] [--nodes N] [--feature-gates A=true,…] | fleet N | down | status | exec CMD… | kubeconfig | logs [COMPONENT] | figures | dra-figures | dra-packing [SEED…] | soak [--minutes N] [--seed N]"
+            "usage: cargo xtask lab up [--kubernetes 1.36|1.35] [--nodes N] [--gpus MACHINE] [--feature-gates A=true,…] | fleet N | down | status | exec CMD… | shell | kubeconfig | logs [COMPONENT] | figures | dra-figures | dra-packing [SEED…] | soak [--minutes N] [--seed N]"
         ),
     }
 }
@@ -155,15 +152,16 @@ fn soak(lab: &Lab, words: &[&str]) -> Result<()> {
 }
 
 fn up(lab: &Lab, options: &[&str]) -> Result<()> {
-    let mut wanted = Wanted::usual(1);
+    let (mut wanted, mut gpus) = (Wanted::usual(1), None);
     for option in options.chunks(2) {
         match option {
             ["--kubernetes", name] => wanted.release = Release::named(name)?,
             ["--nodes", number] => wanted.nodes = number.parse()?,
             ["--feature-gates", gates] => wanted.feature_gates = Some((*gates).to_owned()),
+            ["--gpus", machine] => gpus = Some(*machine),
             other => {
                 bail!(
-                    "up takes --kubernetes RELEASE, --nodes N and --feature-gates A=true,…, not {}",
+                    "up takes --kubernetes RELEASE, --nodes N, --gpus MACHINE and --feature-gates A=true,…, not {}",
                     other.join(" ")
                 )
             }
@@ -173,8 +171,53 @@ fn up(lab: &Lab, options: &[&str]) -> Result<()> {
     let ready = lab.up(&wanted, &images(lab)?)?;
     let (version, seconds) = (wanted.release.version, start.elapsed().as_secs_f64());
     println!("Kubernetes {version} is up: {ready} ({seconds:.1} s in all)");
-    println!("try: cargo xtask lab exec kubectl get nodes");
+    match gpus {
+        Some(machine) => simulate_gpus(lab, machine)?,
+        None => println!("try: cargo xtask lab exec kubectl get nodes"),
+    }
     Ok(())
+}
+
+/// Where the GPUs of the first node are.
+fn gpus_of(lab: &Lab) -> SimulatedGpus {
+    SimulatedGpus::at(&lab.scratch().join("carve-lab-gpus"))
+}
+
+/// File with the chart's values for them.
+fn values_of(lab: &Lab) -> PathBuf {
+    gpus_of(lab).machine_folder().with_file_name("values.json")
+}
+
+/// Puts simulated GPUs onto the first node, and says how carve comes to it.
+fn simulate_gpus(lab: &Lab, machine: &str) -> Result<()> {
+    run(cargo().args(["build", "--quiet", "--package", "carve-nvml-sim", "--package", "carve-cuda-sim"]))?;
+    // Helm is among them.
+    crate::incumbents::build()?;
+    let folder = gpus_of(lab).machine_folder();
+    let folder = folder.parent().context("a folder has one above")?;
+    let gpus = SimulatedGpus::install(folder, &root().join("target/debug"), machine)?;
+    let values = serde_json::to_string_pretty(&lab.chart_values("node0", &gpus)?)?;
+    fs::write(values_of(lab), values)?;
+    println!("its node has the GPUs of {machine}, simulated");
+    println!("try: cargo xtask lab shell, which has kubectl, helm and carve, and $VALUES for the chart");
+    Ok(())
+}
+
+/// Runs a command on the first node, in the repository, with everything at hand that people have: kubectl, helm, carve, and the chart's values.
+fn at_hand(lab: &Lab, command: &[&str]) -> Result<()> {
+    let programs = crate::incumbents::programs();
+    let (root, values) = (root(), values_of(lab));
+    let script = format!(
+        "cd '{}' && PATH=\"{}:{}:$PATH\" VALUES='{}' exec \"$@\"",
+        root.display(),
+        programs.display(),
+        root.join("target/debug").display(),
+        values.display()
+    );
+    let words = [&["sh", "-c", &script, "sh"], command].concat();
+    let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
+    let status = lab.command(&words)?.status()?;
+    std::process::exit(status.code().unwrap_or(1));
 }
 
 /// Whether a lab can be started here.

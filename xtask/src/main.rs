@@ -48,7 +48,7 @@ usage: cargo xtask TASK
   deny         licences, sources and known vulnerabilities of the crates behind carve, by deny.toml
   dist         the files of a release, in target/dist: programs, images, chart, what is in them, checksums; --only x86_64 for one processor,
                --quick for the programs of tests, in target/dist-quick
-  lab VERB     a real Kubernetes: up [--kubernetes 1.36|1.35] [--nodes N] [--feature-gates A=true,…], fleet N, down, status, exec CMD…, kubeconfig, logs [COMPONENT],
+  lab VERB     a real Kubernetes: up [--kubernetes 1.36|1.35] [--nodes N] [--gpus MACHINE] [--feature-gates A=true,…], fleet N, down, status, exec CMD…, shell, kubeconfig, logs [COMPONENT],
                figures (what the agent costs beside NVIDIA's programs), soak [--minutes N] [--seed N] (what a long run leaves, as docs/soak.md)
   fuzz [RUNS]  run every fuzz target for a number of cases (10000 unless told)
 ";
