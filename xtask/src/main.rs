@@ -38,6 +38,7 @@ usage: cargo xtask TASK
                the suites on a real Kubernetes alone, in two labs side by side; more than once, and each run is written into docs/suite-runs.md
   ci           the same with CI=true, where nothing may be skipped
   incumbents   build NVIDIA's programs, Karpenter, Helm, and the oracle made of NVIDIA's packages, into the cache
+  previous     build the release before this one into the cache, and say where it is
   cuda-symbols compare the table of CUDA functions with NVIDIA's headers, and name what either lacks
   limiter      build the shared object that limits processes, and say where it is; and one for tests that end processes inside it
   dashboards   write monitoring/grafana anew
@@ -72,6 +73,9 @@ fn task(arguments: Vec<String>) -> Result<()> {
         ["programs"] => test::programs(),
         ["suites", ref names @ ..] => test::suites(names),
         ["incumbents"] => incumbents::build().map(drop),
+        ["previous"] => {
+            previous::for_tests().map(|folder| folder.iter().for_each(|path| println!("{}", path.display())))
+        }
         ["cuda-symbols"] => cuda_symbols::check(),
         ["limiter"] => limiter::build_both().map(|path| println!("{}", path.display())),
         ["dashboards"] => dashboards::write(),
