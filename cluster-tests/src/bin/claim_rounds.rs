@@ -51,7 +51,7 @@ async fn rounds() -> Result<Vec<Value>> {
     let [kubeconfig, node, namespace, socket, rounds] = &arguments[..] else {
         bail!("usage: claim_rounds KUBECONFIG NODE NAMESPACE SOCKET ROUNDS")
     };
-    let api = NodeApi::connect(Some(Path::new(kubeconfig)), node).await?;
+    let api = NodeApi::connect_as(Some(Path::new(kubeconfig)), node, "carve-suites").await?;
     let claims: Api<ResourceClaim> = Api::namespaced(api.client(), namespace);
     let mut driver = DRAPluginClient::new(dial(Path::new(socket)).await?);
     let mut times: Vec<Value> = Vec::new();

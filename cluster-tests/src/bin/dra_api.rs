@@ -28,7 +28,7 @@ async fn main() -> Result<()> {
     let [verb, kubeconfig, node, rest @ ..] = &arguments[..] else {
         bail!("usage: dra_api VERB KUBECONFIG NODE …")
     };
-    let api = NodeApi::connect(Some(Path::new(kubeconfig)), node).await?;
+    let api = NodeApi::connect_as(Some(Path::new(kubeconfig)), node, "carve-suites").await?;
     match (*verb, rest) {
         ("publish", [driver, namespace, config_map]) => publish(&api, driver, namespace, config_map).await?,
         ("withdraw", [driver]) => SlicePublisher::new(&api, (*driver).to_owned()).withdraw().await?,

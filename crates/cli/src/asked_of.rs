@@ -3,6 +3,7 @@
 use crate::args::MachineArgs;
 use crate::failure::Failure;
 use crate::machine::state_home;
+use carve_controller::cluster_names::COMMAND_LINE;
 use carve_controller::connect;
 use carve_up::{Place, Running};
 use clap::Args;
@@ -43,7 +44,7 @@ impl AskedOf {
             Some(running) => Some(running.kubeconfig.as_path()),
             None => self.kubeconfig.as_deref().filter(|path| !path.as_os_str().is_empty()),
         };
-        connect(path).await.map_err(|error| {
+        connect(path, COMMAND_LINE).await.map_err(|error| {
             Failure::of(&error)
                 .hint("start carve up for a cluster on this machine, or name a kubeconfig with --kubeconfig")
         })

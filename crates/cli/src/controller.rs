@@ -4,6 +4,7 @@ use crate::failure::{Failure, Outcome, UNREADABLE};
 use crate::input;
 use crate::service::serve;
 use crate::webhook::address;
+use carve_controller::cluster_names::CONTROLLER;
 use carve_controller::{Agents, ControllerOptions, DashboardOptions, Reached, Road, connect, run};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -157,7 +158,7 @@ pub(crate) fn controller(args: &ControllerArgs) -> Outcome {
     let options = options(args)?;
     serve(|stop| async {
         let kubeconfig = args.kubeconfig.as_deref().filter(|path| !path.as_os_str().is_empty());
-        let client = connect(kubeconfig).await.map_err(|error| Failure::of(&error))?;
+        let client = connect(kubeconfig, CONTROLLER).await.map_err(|error| Failure::of(&error))?;
         run(options, client, stop).await.map_err(|error| Failure::of(&error))
     })
 }

@@ -3,6 +3,7 @@
 use crate::asked_of::wait;
 use crate::failure::{Failure, Outcome};
 use crate::print;
+use carve_controller::cluster_names::LEAVE;
 use carve_controller::{LeaveOptions, Told, connect, leave as take_off};
 use clap::Args;
 use std::path::PathBuf;
@@ -43,7 +44,7 @@ pub(crate) fn leave(args: &LeaveArgs) -> Outcome {
     wait(async {
         // Never the carve up that may run here: nobody leaves by mistake.
         let path = args.kubeconfig.as_deref().filter(|path| !path.as_os_str().is_empty());
-        let client = connect(path).await.map_err(|error| Failure::of(&error))?;
+        let client = connect(path, LEAVE).await.map_err(|error| Failure::of(&error))?;
         let told = |told: Told| {
             left += usize::from(matches!(told, Told::Left(..)));
             // Said at once: what comes next may take a while.

@@ -1,5 +1,14 @@
 //! Names that the cluster sees. NVIDIA's where users have them in their manifests, ours under `carve.dev`.
 
+/// The agent, as the API server's records name it: who asks is told by the name of its own account.
+pub const AGENT: &str = "carve-agent";
+/// The controller.
+pub const CONTROLLER: &str = "carve-controller";
+/// The way off a cluster.
+pub const LEAVE: &str = "carve-leave";
+/// Commands that people type.
+pub const COMMAND_LINE: &str = "carve";
+
 /// Chooses among named device-plugin configurations.
 pub const DEVICE_PLUGIN_CONFIG: &str = "nvidia.com/device-plugin.config";
 /// A device-plugin configuration for a node whose agent was given none, written by the controller as a SlicePolicy says.

@@ -107,12 +107,13 @@ impl std::fmt::Debug for NodeApi {
     }
 }
 
-/// A client with a kubeconfig, or as the pod's own account.
-pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ApiError> {
+/// A client with a kubeconfig, or as the pod's own account. `caller` is how the API server's records name it: its own accounts are told apart
+/// by themselves, and people's are not.
+pub async fn connect(kubeconfig: Option<&Path>, caller: &str) -> Result<Client, ApiError> {
     // Several crates bring a provider; this process uses one.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let no_way = |error: &dyn std::fmt::Display| ApiError::NoWay(error.to_string());
-    let config = match kubeconfig {
+    let mut config = match kubeconfig {
         Some(path) => {
             let text = kube::config::Kubeconfig::read_from(path).map_err(|error| no_way(&error))?;
             let options = kube::config::KubeConfigOptions::default();
@@ -122,13 +123,21 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ApiError> {
             no_way(&format!("{error}; name a kubeconfig with --kubeconfig, or run in a pod of the cluster"))
         })?,
     };
+    let agent = format!("{caller}/{}", env!("CARGO_PKG_VERSION"));
+    let agent = http::HeaderValue::try_from(agent).map_err(|error| no_way(&error))?;
+    config.headers.push((http::header::USER_AGENT, agent));
     Client::try_from(config).map_err(|error| no_way(&error))
 }
 
 impl NodeApi {
-    /// Connects with a kubeconfig, or as the pod's own account.
+    /// Connects as the agent, with a kubeconfig, or as the pod's own account.
     pub async fn connect(kubeconfig: Option<&Path>, node: &str) -> Result<Self, ApiError> {
-        Ok(NodeApi::through(connect(kubeconfig).await?, node))
+        NodeApi::connect_as(kubeconfig, node, names::AGENT).await
+    }
+
+    /// Connects as somebody else who speaks as an agent does.
+    pub async fn connect_as(kubeconfig: Option<&Path>, node: &str, caller: &str) -> Result<Self, ApiError> {
+        Ok(NodeApi::through(connect(kubeconfig, caller).await?, node))
     }
 
     /// The API of a node through a client that is there already.

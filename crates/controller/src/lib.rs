@@ -38,7 +38,7 @@ pub use admit::Reached;
 pub use board::DashboardOptions;
 pub use books::{Agents, Answer};
 pub use carve_admission::Road;
-pub use carve_cluster_api::connect;
+pub use carve_cluster_api::{connect, names as cluster_names};
 pub use cluster::Cluster;
 pub use embedded::Embedded;
 pub use explain::{Evidence, Line, Story, explain_pod, story};

@@ -6,6 +6,7 @@ use crate::asked_of::wait;
 use crate::failure::Failure;
 use crate::machine::state_home;
 use carve_bookings::Slices;
+use carve_controller::cluster_names::COMMAND_LINE;
 use carve_controller::connect;
 use carve_local_cluster::{PROCESSES, RUN_BY, this_process};
 use carve_up::{Place, Running};
@@ -66,7 +67,8 @@ pub(crate) fn take(
         };
     };
     wait(async {
-        let client = connect(Some(&running.kubeconfig)).await.map_err(|error| Failure::of(&error))?;
+        let client =
+            connect(Some(&running.kubeconfig), COMMAND_LINE).await.map_err(|error| Failure::of(&error))?;
         let nodes: Api<Node> = Api::all(client.clone());
         let nodes = nodes.list(&ListParams::default()).await.map_err(failed)?;
         let is_real = |node: &Node| {
@@ -181,8 +183,9 @@ impl Slice {
     /// Gives it back. A `carve up` that is gone by now sees when it comes back that the command is, too.
     pub(crate) fn give_back(self) {
         let gone = wait(async {
-            let client =
-                connect(Some(&self.running.kubeconfig)).await.map_err(|error| Failure::of(&error))?;
+            let client = connect(Some(&self.running.kubeconfig), COMMAND_LINE)
+                .await
+                .map_err(|error| Failure::of(&error))?;
             let pods: Api<Pod> = Api::default_namespaced(client);
             let deleted = pods.delete(&self.name, &DeleteParams::default().grace_period(0)).await;
             deleted.map(drop).map_err(failed)
