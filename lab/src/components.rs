@@ -1,5 +1,6 @@
 //! The command lines of everything that runs in the lab.
 
+use crate::audit;
 use crate::lab::Node;
 use std::path::Path;
 
@@ -39,7 +40,7 @@ pub(crate) fn etcd(folder: &Path) -> Component {
 pub(crate) fn apiserver(folder: &Path, address: &str) -> Component {
     let pki = folder.join("pki");
     let pki = pki.display();
-    let arguments = vec![
+    let mut arguments = vec![
         "--etcd-servers=http://127.0.0.1:2379".to_owned(),
         format!("--advertise-address={address}"),
         // Its own service address and no other: the port of every other one belongs to a Service.
@@ -56,6 +57,7 @@ pub(crate) fn apiserver(folder: &Path, address: &str) -> Component {
         "--enable-admission-plugins=NodeRestriction".to_owned(),
         "--kubelet-preferred-address-types=InternalIP".to_owned(),
     ];
+    arguments.extend(audit::arguments(folder));
     with_gates(folder, "kube-apiserver", "kube-apiserver", arguments)
 }
 

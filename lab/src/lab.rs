@@ -4,7 +4,7 @@ use crate::image::Programs as _;
 use crate::places::Places;
 use crate::programs::run;
 use crate::release::Release;
-use crate::{config, debian, footprint, image, kubernetes, pki};
+use crate::{audit, config, debian, footprint, image, kubernetes, pki};
 use anyhow::{Context, Result, bail};
 use carve_oci_image::Image;
 use std::fs::{self, File};
@@ -143,6 +143,7 @@ impl Lab {
         let debian = debian::unpacked(&self.places)?;
         let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
         pki::write(&folder, &names)?;
+        audit::write(&folder)?;
         for node in &nodes {
             config::write(&folder, node, &debian)?;
         }
@@ -401,6 +402,11 @@ impl Lab {
         let path = self.folder().join(format!("log/{component}.log"));
         fs::read_to_string(&path)
             .with_context(|| format!("{}; known: {}", path.display(), self.logs().join(", ")))
+    }
+
+    /// Shows what the API server has written down of every call, one JSON object each; Kubernetes' own callers are not among them.
+    pub fn records(&self, show: impl FnMut(&str)) -> Result<()> {
+        audit::read(&self.folder(), show)
     }
 
     /// Names of the components that have a log.

@@ -8,6 +8,7 @@
 //! Nothing is installed over the system: Kubernetes is built from its Go module, the rest comes from Debian packages
 //! that are unpacked into the cache.
 
+mod audit;
 mod components;
 mod config;
 mod debian;
