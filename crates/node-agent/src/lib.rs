@@ -5,6 +5,7 @@
 //! decided in `carve-slicing`, `carve-placement` and `carve-mig-manager`, and `agent` puts facts and doors together.
 
 mod agent;
+mod capabilities;
 mod cdi;
 mod checkpoint;
 mod choice;
@@ -34,6 +35,7 @@ mod tell;
 mod usage;
 mod validation;
 
+pub use capabilities::give_up_capabilities;
 pub use dra::DraOptions;
 pub use ledger::PriceOptions;
 pub use machine::OpenHost;

@@ -17,6 +17,8 @@ pub(crate) fn agent(machine: &MachineArgs, args: &AgentArgs) -> Outcome {
     let options = options::options(machine, args)?;
     let open = opener(machine, &options);
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false).init();
+    // Before there are threads: each has its own. Whoever has no right to give rights up works with those it has.
+    let _ = carve_node_agent::give_up_capabilities(options.mig.reboot);
     match args.verb {
         None => {
             let runtime = runtime()?;
