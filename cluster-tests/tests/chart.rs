@@ -84,6 +84,25 @@ fn offers(cluster: &Cluster, release: &Release<'_>, resource: &str, count: u64) 
     release.until(&what, || cluster.allocatable(resource) == Some(count));
 }
 
+/// Neither the agent nor anything that it starts can load a module or change the network; it mounts, and it writes nothing but its folders.
+fn agent_has_given_up_what_it_does_not_need(cluster: &Cluster) {
+    let status = cluster.on_node(&["sh", "-c", "cat /proc/$(pgrep -o -f '^/carve agent')/status"]);
+    let mask = |key: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(key));
+        let digits = line.unwrap_or_else(|| panic!("no {key} in {status}")).trim();
+        u64::from_str_radix(digits, 16).unwrap_or_else(|error| panic!("{digits}: {error}"))
+    };
+    // By their numbers in linux/capability.h.
+    let (net_admin, sys_module, sys_admin) = (1 << 12, 1 << 16, 1 << 21);
+    for key in ["CapEff:", "CapPrm:", "CapBnd:"] {
+        assert_eq!(mask(key) & (net_admin | sys_module | sys_admin), sys_admin, "{key} {status}");
+    }
+    let mounts = cluster.on_node(&["sh", "-c", "cat /proc/$(pgrep -o -f '^/carve agent')/mounts"]);
+    let root = mounts.lines().find(|line| line.split(' ').nth(1) == Some("/")).unwrap_or_default();
+    let options = root.split(' ').nth(3).unwrap_or_default();
+    assert!(options.split(',').any(|option| option == "ro"), "the root file system is not read-only: {root}");
+}
+
 #[test]
 fn a_release_comes_changes_goes_back_and_leaves_nothing() {
     let Some(cluster) = Cluster::connect() else { return };
@@ -96,6 +115,7 @@ fn a_release_comes_changes_goes_back_and_leaves_nothing() {
     release.until("two controllers are ready, and one leads", || one_leads(&release));
     assert_eq!(release.ready("carve-agent").len(), 1);
     offers(&cluster, &release, "nvidia.com/gpu", 2);
+    agent_has_given_up_what_it_does_not_need(&cluster);
     namespace.apply(&node.looking_pod("whole", "nvidia.com/gpu", 1).manifest());
     namespace.wait_for_phase("whole", "Running");
     let seen = namespace.exec("whole", &["/carve", "gpus", "-o", "json"]);

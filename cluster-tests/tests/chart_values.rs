@@ -1,8 +1,10 @@
-//! The chart's values: every one is described and checked, none is checked that is not there, and a wrong one is refused by its name.
+//! The chart's values: every one is described and checked, none is checked that is not there, a wrong one is refused by its name, and none makes a pod
+//! privileged but the agent's.
 
+use carve_cluster_tests::{Cluster, PATIENCE, documents};
 use carve_conformance::helm;
 use carve_test_support::reference::{cell, check_page};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -142,4 +144,43 @@ fn a_wrong_value_is_refused_by_its_name() {
         let said = refused(setting);
         assert!(said.contains(name), "{setting}: {name} is not named:\n{said}");
     }
+}
+
+/// Namespaces may refuse pods with rights on their node: everything but the agent is let in where only the harmless are.
+#[test]
+fn every_pod_but_the_agents_is_a_restricted_one() {
+    let (Some(cluster), Some(helm)) = (Cluster::connect(), helm()) else { return };
+    let namespace = cluster.namespace("chart-restricted");
+    let level = "pod-security.kubernetes.io/enforce=restricted";
+    let labelled = cluster.try_kubectl(&["label", "namespace", namespace.name(), level], None);
+    labelled.unwrap_or_else(|error| panic!("{error}"));
+    let on = ["scheduler.enabled=true", "dashboard.enabled=true", "agent.mode=claims"];
+    let settings = on.iter().flat_map(|setting| ["--set", setting]);
+    let output = Command::new(&helm).args(["template", "carve"]).arg(chart()).args(settings).output();
+    let rendered = String::from_utf8(output.expect("helm runs").stdout).expect("text");
+    let mut let_in = Vec::new();
+    for object in documents(&rendered) {
+        let (name, template) = (&object["metadata"]["name"], &object["spec"]["template"]);
+        if template["spec"]["containers"].is_null() {
+            continue;
+        }
+        let mut pod =
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": template["spec"]});
+        // The release's accounts are not here.
+        pod["spec"]["serviceAccountName"] = "default".into();
+        let words = ["create", "--dry-run=server", "-n", namespace.name(), "-f", "-"];
+        let asked = || cluster.try_kubectl(&words, Some(&pod.to_string()));
+        // A new namespace has its account after a moment.
+        let answers = || !asked().is_err_and(|error| error.contains("serviceaccount \"default\" not found"));
+        cluster.until("the namespace has an account", PATIENCE, answers);
+        match asked() {
+            Ok(_) => let_in.push(name.as_str().unwrap_or_default().to_owned()),
+            Err(error) => {
+                assert!(error.contains("violates PodSecurity \"restricted:"), "{name}: {error}");
+                assert_eq!(name, "carve-agent", "{error}");
+            }
+        }
+    }
+    let_in.sort();
+    assert_eq!(let_in, ["carve-controller", "carve-leave", "carve-scheduler"]);
 }

@@ -130,6 +130,14 @@ fn parts_are_seen_as_they_were_decided_and_used() {
     assert!(heard.contains("\"gpu\"") || heard.contains("\"node\""), "{heard}");
     drop(working);
 
+    // What the page asks beside the picture, by which it lists what makes pods.
+    let answer = |path: &str| plane.dashboard(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let workloads = answer("/api/v1/workloads");
+    let small = workloads["items"].as_array().into_iter().flatten().find(|one| one["name"] == "small");
+    assert_eq!(small.map(|one| &one["running"]), Some(&1.into()), "{workloads:#}");
+    assert_eq!(answer("/api/v1/node?name=node0")["name"], "node0");
+    assert!(answer("/api/v1/advice")["items"].is_array());
+
     // In the terminal; controller_installed.rs does it through the API server.
     let told = plane.top();
     println!("{told}");
