@@ -12,6 +12,7 @@ mod lab;
 mod limiter;
 mod links;
 mod page;
+mod permissions;
 mod previous;
 mod programs;
 mod queue;
@@ -44,6 +45,7 @@ usage: cargo xtask TASK
   dashboards   write monitoring/grafana anew
   page         the dashboard's page in a real browser, in front of carve up
   api          the dashboard's API, asked with everything that its OpenAPI document allows and forbids, in front of carve up
+  permissions [RECORDS…] write docs/reference/permissions.md anew, from the chart's roles; or compare with them what API servers recorded of all suites
   book         the pages of docs as a book, in target/book
   reference    write docs/reference anew, as far as it is made of code
   deny         licences, sources and known vulnerabilities of the crates behind carve, by deny.toml
@@ -83,6 +85,10 @@ fn task(arguments: Vec<String>) -> Result<()> {
         ["api"] => api::api(),
         ["book"] => book::book(),
         ["reference"] => reference::reference(),
+        ["permissions"] => permissions::write(&incumbents::build()?.join("helm")),
+        ["permissions", ref records @ ..] => {
+            permissions::check_files(records, &incumbents::build()?.join("helm"))
+        }
         ["deny"] => deny::deny(deny::Words::All),
         ["dist", ref words @ ..] => dist::dist(words),
         ["lab", ref words @ ..] => lab::lab(words),

@@ -1,6 +1,7 @@
 //! The suites on a real Kubernetes: two labs side by side, and one queue of suites for both.
 
 use crate::lab;
+use crate::permissions;
 use crate::programs::TestProgram;
 use crate::queue::{Job, Place, run_all};
 use crate::times::Times;
@@ -67,8 +68,10 @@ pub(crate) fn run_suites(
     end(&labs)?;
     let before = lab::footprint()?;
     let result = within(&labs, programs, told, times, quiet);
+    let rights = check_rights(&labs, programs, told);
     end(&labs)?;
     result?;
+    rights?;
     // A second run right after the first.
     for (_, lab) in labs.iter().take(1) {
         lab.up(&Wanted::usual(1), &[])?;
@@ -80,6 +83,21 @@ pub(crate) fn run_suites(
         bail!("the lab left something behind:\n{}", left.join("\n"));
     }
     Ok(())
+}
+
+/// Compares what the suites have called with what is granted. Whoever failed has not called everything.
+fn check_rights(labs: &[(&str, Lab)], programs: &[TestProgram], told: &Told<'_>) -> Result<()> {
+    let Some(programs_of_others) = told.incumbents else {
+        eprintln!("SKIPPED: Helm was not built, so the chart's roles are not compared with what was called");
+        return Ok(());
+    };
+    let labs: Vec<&Lab> = labs.iter().map(|(_, lab)| lab).collect();
+    let ran = |name: &String| {
+        let source = Path::new(FOLDER).join("tests").join(name).with_extension("rs");
+        programs.iter().any(|program| program.source == source)
+    };
+    let all = names()?.iter().all(ran);
+    permissions::check_labs(&labs, &programs_of_others.join("helm"), all)
 }
 
 fn end(labs: &[(&str, Lab)]) -> Result<()> {

@@ -13,7 +13,8 @@ use crate::suites::{self, Told};
 use crate::tidy::manifests;
 use crate::times::Times;
 use crate::{
-    api, book, cuda_symbols, deny, dist, fuzz, incumbents, limiter, page, previous, suite_runs, tidy,
+    api, book, cuda_symbols, deny, dist, fuzz, incumbents, limiter, page, permissions, previous, suite_runs,
+    tidy,
 };
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -161,6 +162,9 @@ fn build(steps: &Steps, only: &[String]) -> Result<Built> {
     steps.step("build", || {
         run(cargo().args(["build", "--workspace", "--lib", "--bins", "--examples", "--quiet"]))
     })?;
+    if let Some(programs) = &incumbents {
+        steps.step("rights", || permissions::check_written(&programs.join("helm")))?;
+    }
     let (limiter, allocator) =
         steps.step("limiter", || Ok((limiter::build_both()?, limiter::allocator()?)))?;
     let previous = steps.step("the release before", previous::for_tests)?;
