@@ -110,9 +110,9 @@ const PAGE: &str = "docs/reference/permissions.md";
 
 fn page_of(helm: &Path) -> Result<String> {
     let own = rights(&rendered(helm, &[])?);
-    let switched = SWITCHES.iter().map(|(setting, shown)| {
-        Ok(page::Switched { shown: *shown, rights: rights(&rendered(helm, &[*setting])?) })
-    });
+    let switched = SWITCHES
+        .iter()
+        .map(|(setting, shown)| Ok(page::Switched { shown, rights: rights(&rendered(helm, &[*setting])?) }));
     let switched = switched.collect::<Result<Vec<_>>>()?;
     let unused: Vec<(String, &str)> = excuses::UNUSED.iter().map(|one| (one.to_string(), one.why)).collect();
     Ok(page::page(&rendered(helm, EVERYTHING)?, &own, &switched, &unused))
