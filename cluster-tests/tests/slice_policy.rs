@@ -135,6 +135,11 @@ fn is_fixed(scene: &Scene<'_>, node: &GpuNode) {
     scene.cluster.label(node.name(), "nvidia.com/mig.config", "all-disabled");
     scene.offers("nvidia.com/gpu", Some(2));
     scene.cluster.kubectl(&["delete", "slicepolicy", "layout"]);
+    // Without the label an agent that does not know yet that the policy is gone would cut its layout once more.
+    scene.until("the policy's order is taken back", || {
+        let node = scene.cluster.get(&["node", node.name()]);
+        node["metadata"].is_object() && node["metadata"]["annotations"]["carve.dev/mig.config"].is_null()
+    });
     scene.cluster.kubectl(&["label", "node", node.name(), "nvidia.com/mig.config-"]);
 }
 
