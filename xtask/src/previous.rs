@@ -69,7 +69,8 @@ fn build(commit: &str) -> Result<PathBuf> {
     };
     keep(&target.join("debug/carve"), "carve")?;
     keep(&target.join("release").join(limiter::LIBRARY), limiter::LIBRARY)?;
-    keep(&source.join("charts/carve"), "chart")?;
+    // Some of its files are links to others of the repository.
+    run(Command::new("cp").arg("-rL").arg(source.join("charts/carve")).arg(new.join("chart")))?;
     fs::remove_dir_all(&source)?;
     fs::remove_dir_all(&target)?;
     fs::remove_file(&tar)?;
