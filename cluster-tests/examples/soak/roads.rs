@@ -289,7 +289,7 @@ impl<'a> Roads<'a> {
         }
         self.until("the API server answers", || !self.cluster.get(&["node", "node0"]).is_null());
         self.plane.wait_until_ready();
-        for road in 0..ROADS.len() {
+        for (road, title) in ROADS.iter().enumerate() {
             let silent = || -> Vec<String> {
                 let pods = self.pods(road);
                 let knows = |pod: &Value| {
@@ -299,7 +299,7 @@ impl<'a> Roads<'a> {
                 pods.iter().filter(|pod| !knows(pod)).map(|pod| name(pod).to_owned()).collect()
             };
             self.cluster.until_or(
-                &format!("every pod of the road {} runs or says why not", ROADS[road]),
+                &format!("every pod of the road {title} runs or says why not"),
                 PATIENCE,
                 || silent().is_empty(),
                 || format!("{:?}\n{}", silent(), self.said()),
@@ -309,17 +309,11 @@ impl<'a> Roads<'a> {
             let (failed, waiting): (Vec<&Value>, Vec<&Value>) =
                 others.into_iter().partition(|pod| pod["status"]["phase"] == "Failed");
             tally.more(
-                &format!("{}: pods that ran at a round's end, with what was theirs", ROADS[road]),
+                &format!("{title}: pods that ran at a round's end, with what was theirs"),
                 running.len(),
             );
-            tally.more(
-                &format!("{}: pods that waited at a round's end, and said why", ROADS[road]),
-                waiting.len(),
-            );
-            tally.more(
-                &format!("{}: pods that kubelet refused while the agent was away", ROADS[road]),
-                failed.len(),
-            );
+            tally.more(&format!("{title}: pods that waited at a round's end, and said why"), waiting.len());
+            tally.more(&format!("{title}: pods that kubelet refused while the agent was away"), failed.len());
             match road {
                 0 => self.nobody_sees_the_same(&running),
                 1 => self.claims_are_held(),
