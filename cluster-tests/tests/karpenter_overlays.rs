@@ -138,11 +138,26 @@ fn cases() -> Vec<Case> {
     cases
 }
 
+/// How often all of it is tried: Karpenter brings another machine where a pod is not bound within seconds of the one that came for it, and a busy machine takes
+/// longer. What is promised wrongly comes out wrong every time.
+const TRIES: usize = 3;
+
 #[test]
 fn machines_come_for_parts_and_not_for_pods() {
     let Some(cluster) = Cluster::connect() else { return };
     let Some(definitions) = definitions() else { return };
-    let Some(karpenter) = KarpenterRun::start(&cluster, &definitions) else { return };
+    for left in (0..TRIES).rev() {
+        match machines_came(&cluster, &definitions) {
+            Ok(()) => return,
+            Err(told) if left > 0 => println!("{told}\nonce more"),
+            Err(told) => panic!("{told}"),
+        }
+    }
+}
+
+/// Whether exactly the machines came that must, for every pool; everything is gone afterwards.
+fn machines_came(cluster: &Cluster, definitions: &[String]) -> Result<(), String> {
+    let Some(karpenter) = KarpenterRun::start(cluster, definitions) else { return Ok(()) };
     let namespace = cluster.namespace("karpenter-overlays");
     let cases = cases();
     let pools: Vec<Pool> = cases.iter().map(|case| case.pool.clone()).collect();
@@ -198,10 +213,16 @@ fn machines_come_for_parts_and_not_for_pods() {
             brought.len(),
             first.unwrap_or_default()
         );
-        assert_eq!(brought.len(), case.machines, "{name}: {brought:#?}\n{}", karpenter.said());
-        assert_eq!(gpus, case.machines as u64 * u64::from(case.pool.counts[0]), "{name}: {brought:#?}");
         assert_eq!(bound(&namespace, name), case.bound, "{name}");
+        let wanted = (case.machines, case.machines as u64 * u64::from(case.pool.counts[0]));
+        if (brought.len(), gpus) != wanted {
+            return Err(format!(
+                "{name}: {wanted:?} machines and GPUs were to come: {brought:#?}\n{}",
+                karpenter.said()
+            ));
+        }
     }
+    Ok(())
 }
 
 /// A real API server knows rules that a schema does not have.
