@@ -257,6 +257,18 @@ fn read_line(bytes: &[u8]) -> Result<Read, String> {
     serde_json::from_slice(text).map_err(|error| error.to_string())
 }
 
+/// Whether what stands between two whole lines is another byte than their mark: then the first was acknowledged, however the end of the log looks.
+fn joins_two(bytes: &[u8]) -> bool {
+    let Some((sum, text)) = bytes.split_at_checked(9) else { return false };
+    let mut values = serde_json::Deserializer::from_slice(text).into_iter::<Value>();
+    if !matches!(values.next(), Some(Ok(_))) {
+        return false;
+    }
+    let (first, rest) = text.split_at(values.byte_offset());
+    sum == format!("{:08x} ", crc32fast::hash(first)).as_bytes()
+        && rest.get(1..).is_some_and(|next| read_line(next).is_ok())
+}
+
 /// What follows the last whole line is said, and kept beside: nobody was told that it is written, but somebody may want to look.
 fn put_aside(file: &mut File, whole: u64, folder: &Path) -> io::Result<()> {
     file.seek(SeekFrom::Start(whole))?;
@@ -313,6 +325,10 @@ fn replay(mut reader: impl BufRead, path: &Path) -> Result<(Replayed, u64), Open
             }
             (Ok(_), Some((line, why))) => {
                 return Err(OpenError::Damaged { path: path.to_owned(), line: *line, why: why.clone() });
+            }
+            (Err(_), None) if joins_two(&bytes) => {
+                let why = "the mark of its end is another byte".to_owned();
+                return Err(OpenError::Damaged { path: path.to_owned(), line: number, why });
             }
             (Err(why), None) => damaged = Some((number, why)),
             (Err(_), Some(_)) => {}

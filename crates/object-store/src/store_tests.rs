@@ -181,6 +181,23 @@ fn walk(store: &Store, steps: &[Step]) {
     }
 }
 
+/// The last line but one was acknowledged: it must not go with the last one because the byte between them is wrong.
+#[test]
+fn two_lines_that_became_one_are_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("objects.log");
+    let steps = [(1, Some(1000)), (1, None), (0, Some(1000))];
+    walk(&Store::open(folder.path(), Settings::default()).expect("it opens"), &steps);
+    let mut text = fs::read(&path).expect("the log");
+    let ends: Vec<usize> = (0..text.len()).filter(|place| text[*place] == b'\n').collect();
+    let [.., before, _] = ends[..] else { panic!("there are only {} lines", ends.len()) };
+    text[before] = 11;
+    fs::write(&path, &text).expect("written");
+    let refused = Store::open(folder.path(), Settings::default());
+    assert!(matches!(refused, Err(OpenError::Damaged { line, .. }) if line == ends.len() - 1), "{refused:?}");
+    assert_eq!(fs::read(&path).expect("the log"), text, "nothing was touched");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
