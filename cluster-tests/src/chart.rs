@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Name of the release, and of its namespace.
 const NAME: &str = "carve";
 /// Folders of a node in which anything of carve's may be.
-const FOLDERS: [&str; 7] = [
+pub const FOLDERS: [&str; 7] = [
     "/var/run/cdi",
     "/var/lib/carve",
     "/run/carve",

@@ -40,7 +40,7 @@ mod tls_service;
 pub use background::Background;
 pub use book::{Reader, WITH_CLAIMS, WITH_PLUGIN};
 pub use carve_conformance::{Incumbents, Program};
-pub use chart::{Everything, Release};
+pub use chart::{Everything, FOLDERS, Release};
 pub use cluster::{Cluster, PATIENCE};
 pub use control_plane::{ControlPlane, PLAIN_SCHEDULER};
 pub use dra_audit::{Audit, Holdings};

@@ -2,8 +2,8 @@
 
 use carve_cluster_tests::soak::{Footprint, Tally};
 use carve_cluster_tests::{
-    Ask, Background, Chance, Churn, Cluster, ControlPlane, GpuNode, Holdings, Namespace, PATIENCE, PartsAsk,
-    PartsWatch, Pod, apply_classes, limiter_library, why_waiting,
+    Ask, Background, Chance, Churn, Cluster, ControlPlane, FOLDERS, GpuNode, Holdings, Namespace, PATIENCE,
+    PartsAsk, PartsWatch, Pod, apply_classes, limiter_library, why_waiting,
 };
 use carve_gpu_host::GpuHost;
 use carve_gpu_model::GpuIndex;
@@ -19,16 +19,6 @@ const PODS: [usize; 3] = [8, 8, 14];
 /// Time between two changes of the layout, on average.
 const LAYOUTS: Duration = Duration::from_secs(40);
 const CONFIGS: [&str; 5] = ["all-disabled", "all-1g.5gb", "all-2g.10gb", "all-3g.20gb", "all-balanced"];
-/// Where carve has files on a node.
-const FOLDERS: [&str; 7] = [
-    "/var/run/cdi",
-    "/var/lib/carve",
-    "/run/carve",
-    "/run/nvidia",
-    "/var/lib/kubelet/device-plugins",
-    "/var/lib/kubelet/plugins",
-    "/var/lib/kubelet/plugins_registry",
-];
 
 /// All of them.
 pub(crate) struct Roads<'a> {
