@@ -100,8 +100,43 @@ fn a_part_outlives_the_release_and_what_it_uses_is_named() {
     release.install(&["agent.mode=claims"]);
     let taken_back = || !cluster.on_node(&["ls", "/var/run/cdi"]).contains(&uid);
     release.until("the claim is taken back", taken_back);
+    let nodes = cluster.nodes();
+    let other = nodes.iter().find(|other| *other != node.name()).expect("a lab has two nodes");
+    agent_that_is_gone(&cluster, other);
     let said = release.uninstall().unwrap_or_else(|error| panic!("{error}\n{}", release.logs()));
+    for gone in [format!("conditions of node {other}"), format!("ResourceSlices of {DRIVER}")] {
+        assert!(said.contains(&gone), "{gone} are not told:\n{said}");
+    }
     before.until_back(&cluster, &said);
+}
+
+const DRIVER: &str = "gpu.carve.dev";
+
+/// What an agent has said of a node before it was ended without a chance to take it back.
+fn agent_that_is_gone(cluster: &Cluster, node: &str) {
+    let of_node = |more: Value| {
+        let mut object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}});
+        object.as_object_mut().expect("an object").extend(more.as_object().cloned().unwrap_or_default());
+        object.to_string()
+    };
+    let labels = of_node(json!({"metadata": {"name": node, "labels": {"nvidia.com/gpu.count": "2"}}}));
+    let condition = json!({"type": "CarveConfigured", "status": "True", "reason": "Tried", "message": ""});
+    let status = of_node(json!({"status": {"conditions": [condition]}}));
+    let slice = json!({
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": format!("00000-{DRIVER}-{node}")},
+        "spec": {
+            "driver": DRIVER, "nodeName": node, "devices": [],
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+        },
+    });
+    let apply = |manager: &str, more: &[&str], object: &str| {
+        let words = ["apply", "--server-side", "--field-manager", manager, "-f", "-"];
+        let applied = cluster.try_kubectl(&[&words[..], more].concat(), Some(object));
+        applied.unwrap_or_else(|error| panic!("{error}"));
+    };
+    apply("carve-labels", &[], &labels);
+    apply("carve-agent", &["--subresource=status"], &status);
+    apply("carve-slices", &[], &slice.to_string());
 }
 
 fn claim_uid(namespace: &Namespace) -> String {

@@ -1,6 +1,6 @@
 //! The dashboard's API, asked with everything that its own OpenAPI document allows and forbids, in front of the real program.
 
-use crate::run::{cargo, run};
+use crate::run::{cargo, is_ci, run};
 use crate::{root, tools};
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
@@ -70,7 +70,7 @@ pub(crate) fn api() -> Result<()> {
 /// The same with carve as it was built last.
 pub(crate) fn api_of_built() -> Result<()> {
     let Some(tool) = tool()? else {
-        if std::env::var("CI").as_deref() == Ok("true") {
+        if is_ci() {
             bail!(
                 "the API is tried by Schemathesis, which needs python3 with venv and pip, and CI must not skip"
             );

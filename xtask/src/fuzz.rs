@@ -1,7 +1,7 @@
 //! Runs every fuzz target for a bounded number of cases.
 
-use crate::run::{read, run};
-use crate::{root, tools};
+use crate::run::{BUILD_FOLDER, is_ci, read, run};
+use crate::{cache, root, tools};
 use anyhow::{Context, Result};
 use std::fs;
 use std::process::Command;
@@ -36,6 +36,9 @@ pub(crate) fn fuzz(runs: u64) -> Result<()> {
         ]);
         // Coverage flags are unstable options of the compiler.
         command.env("RUSTC_BOOTSTRAP", "1").current_dir(root());
+        if is_ci() {
+            command.env(BUILD_FOLDER, cache().join("build-fuzz"));
+        }
         run(&mut command).with_context(|| format!("fuzz target {target}"))?;
         eprintln!("{target}: {runs} cases");
     }

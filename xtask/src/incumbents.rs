@@ -1,6 +1,6 @@
 //! Builds NVIDIA's own programs, Karpenter and Helm from their Go modules into the cache, as opponents, referees and tools for the tests.
 
-use crate::run::{read, run};
+use crate::run::{is_ci, read, run};
 use crate::{cache, root};
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -63,7 +63,7 @@ pub(crate) fn for_tests() -> Result<Option<PathBuf>> {
     let go = Command::new("go").arg("version").output();
     match go {
         Ok(output) if output.status.success() => build().map(Some),
-        _ if std::env::var("CI").as_deref() == Ok("true") => {
+        _ if is_ci() => {
             bail!("go is not installed, and CI must not skip")
         }
         _ => {

@@ -1,7 +1,7 @@
 //! Builds the shared object that processes load to be limited.
 
 use crate::root;
-use crate::run::{cargo, run};
+use crate::run::{BUILD_FOLDER, cargo, is_ci, run};
 use anyhow::{Context, Result, bail};
 use carve_lab::{Places, debian_package};
 use std::path::{Path, PathBuf};
@@ -52,6 +52,8 @@ pub(crate) const RUSTC: [&str; 8] = [
 fn build_into(folder: &str, more: &[&str]) -> Result<PathBuf> {
     let folder = root().join(folder);
     let mut command = cargo();
+    // Both would take turns in a folder that others share.
+    command.env_remove(BUILD_FOLDER);
     command.arg("rustc").args(CARGO).args(more).arg("--target-dir").arg(&folder);
     run(command.arg("--").args(RUSTC))?;
     Ok(library(&folder))
@@ -70,7 +72,7 @@ pub(crate) fn allocator() -> Result<Option<PathBuf>> {
     });
     match fetched {
         Ok(path) => Ok(Some(path)),
-        Err(error) if std::env::var("CI").as_deref() == Ok("true") => {
+        Err(error) if is_ci() => {
             Err(error).context("the limiter is tested beside jemalloc, and CI must not skip")
         }
         Err(error) => {

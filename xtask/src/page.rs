@@ -1,6 +1,6 @@
 //! The dashboard's page in a real browser, in front of the real program.
 
-use crate::run::{cargo, read, run};
+use crate::run::{cargo, is_ci, read, run};
 use crate::{lab, root};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub(crate) fn page_of_built() -> Result<()> {
 
 /// Says what is missing, or fails where nothing may be skipped.
 fn skipped(what: &str) -> Result<()> {
-    if std::env::var("CI").as_deref() == Ok("true") {
+    if is_ci() {
         bail!("the page is tried with {what}; CI must not skip");
     }
     eprintln!("SKIPPED: the page is tried with {what}");

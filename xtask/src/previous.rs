@@ -1,6 +1,6 @@
 //! The release before this one, built once from its commit into the cache: what people upgrade from.
 
-use crate::run::{cargo, read, run};
+use crate::run::{cargo, is_ci, read, run};
 use crate::{cache, limiter, root};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -19,7 +19,7 @@ pub(crate) fn for_tests() -> Result<Option<PathBuf>> {
     if known.is_ok_and(|status| status.success()) {
         return build(&commit).map(Some);
     }
-    if std::env::var("CI").as_deref() == Ok("true") {
+    if is_ci() {
         bail!("the commit {commit} of the release before is not in this repository, and CI must not skip");
     }
     eprintln!(

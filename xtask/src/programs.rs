@@ -8,9 +8,14 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Tells tests that nothing has to be built any more: each would ask cargo for one package alone, with other features, and replace under the
+/// Tells tests where everything is built already: each would ask cargo for one package alone, with other features, and replace under the
 /// feet of the others what they run.
 pub(crate) const BUILT: &str = "CARVE_TEST_ALL_IS_BUILT";
+
+/// Programs and libraries of the whole workspace.
+fn built() -> PathBuf {
+    root().join("target/debug")
+}
 
 /// A test program.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,7 +71,7 @@ impl TestProgram {
     pub(crate) fn job(&self) -> Job {
         let mut command = Command::new(&self.executable);
         forget_ourselves(&mut command);
-        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder).env(BUILT, "yes");
+        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder).env(BUILT, built());
         Job { name: self.source.display().to_string(), command, alone: false }
     }
 }
@@ -74,7 +79,7 @@ impl TestProgram {
 /// The examples in documentation, which no program of cargo's contains.
 pub(crate) fn documentation() -> Job {
     let mut command = cargo();
-    command.args(["test", "--workspace", "--doc", "--no-fail-fast"]).env(BUILT, "yes");
+    command.args(["test", "--workspace", "--doc", "--no-fail-fast"]).env(BUILT, built());
     Job { name: "examples in documentation".to_owned(), command, alone: false }
 }
 

@@ -69,10 +69,29 @@ pub(crate) fn cargo() -> Command {
     command.current_dir(crate::root());
     forget_ourselves(&mut command);
     // A clean clone never builds incrementally, and what it would keep for that is twice the size of what it builds.
-    if std::env::var("CI").as_deref() == Ok("true") {
-        command.env("CARGO_INCREMENTAL", "0");
+    if is_ci() {
+        command.env("CARGO_INCREMENTAL", "0").env(BUILD_FOLDER, crate::cache().join("build"));
     }
     command
+}
+
+/// Where cargo keeps what it builds on the way.
+pub(crate) const BUILD_FOLDER: &str = "CARGO_BUILD_BUILD_DIR";
+
+/// Whether every run has a clone of its own, and nothing may be skipped.
+pub(crate) fn is_ci() -> bool {
+    std::env::var("CI").as_deref() == Ok("true")
+}
+
+/// Clones of CI share what they build of other people's crates. What is ours is built anew: cargo holds it against times of files, which a
+/// copy of the repository may have from anywhere.
+pub(crate) fn forget_earlier_clones() -> Result<()> {
+    if !is_ci() {
+        return Ok(());
+    }
+    // This very program runs from the usual folder, so cargo is told of another one.
+    let elsewhere = crate::cache().join("no-target");
+    run(cargo().args(["clean", "--quiet", "--workspace", "--target-dir"]).arg(elsewhere))
 }
 
 /// Takes away what cargo told us about ourselves: build scripts that look at such variables would see others than in a build by hand, and

@@ -4,6 +4,7 @@ use crate::lab;
 use crate::permissions;
 use crate::programs::TestProgram;
 use crate::queue::{Job, Place, run_all};
+use crate::run::is_ci;
 use crate::times::Times;
 use anyhow::{Result, bail};
 use carve_lab::{Lab, NAMED, Places, Wanted};
@@ -57,7 +58,7 @@ pub(crate) fn run_suites(
     quiet: impl FnOnce(),
 ) -> Result<()> {
     if !lab::is_possible() {
-        if std::env::var("CI").as_deref() == Ok("true") {
+        if is_ci() {
             bail!("the cluster suites need root on Linux, and CI must not skip");
         }
         eprintln!("SKIPPED: the cluster suites start a real Kubernetes, which needs root on Linux");

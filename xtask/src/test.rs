@@ -8,7 +8,7 @@
 
 use crate::programs::{self, TestProgram};
 use crate::queue::{Place, SILENT, run_all};
-use crate::run::{cargo, run};
+use crate::run::{cargo, forget_earlier_clones, run};
 use crate::suites::{self, Told};
 use crate::tidy::manifests;
 use crate::times::Times;
@@ -133,6 +133,7 @@ fn everything(steps: &Steps, times: &mut Times) -> Result<()> {
     steps.step("tidy", tidy::tidy)?;
     steps.step("format", || run(cargo().args(["fmt", "--all", "--check"])))?;
     steps.step("CUDA's functions", cuda_symbols::for_tests)?;
+    steps.step("earlier clones", forget_earlier_clones)?;
     let built = build(steps, &[])?;
     std::thread::scope(|scope| {
         let mut beside = Some(scope.spawn(|| without_hurry(steps)));

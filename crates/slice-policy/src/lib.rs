@@ -3,6 +3,7 @@
 //! Types only. Manifests are made from them ([`definitions`]) and kept under `deploy/crds`; a test fails where the two differ.
 
 pub mod convert;
+mod integers;
 mod limits;
 mod mig;
 mod plan;
@@ -48,5 +49,8 @@ pub fn definitions() -> [(&'static str, CustomResourceDefinition); 2] {
         ));
         versions.push(older);
     }
-    [("slicepolicies.yaml", policies), ("sliceplans.yaml", SlicePlan::crd())]
+    [("slicepolicies.yaml", policies), ("sliceplans.yaml", SlicePlan::crd())].map(|(file, mut definition)| {
+        definition.spec.versions.iter_mut().for_each(integers::as_kubernetes_knows_them);
+        (file, definition)
+    })
 }

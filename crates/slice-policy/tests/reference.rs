@@ -31,7 +31,9 @@ fn kind(field: &Value) -> String {
         "object" if values.is_object() => format!("map of {}s", plain(values)),
         _ if field["enum"].is_array() => choice(field),
         "integer" => {
-            let most = field["maximum"].as_f64().map(|most| format!(" to {most}")).unwrap_or_default();
+            // Of a bound that only the field's size sets, nobody reads.
+            let most = field["maximum"].as_f64().filter(|most| *most < f64::from(u32::MAX));
+            let most = most.map(|most| format!(" to {most}")).unwrap_or_default();
             let least = field["minimum"].as_f64().map(|least| format!(" from {least}")).unwrap_or_default();
             format!("integer{least}{most}")
         }

@@ -4,14 +4,15 @@ mod compare;
 mod fetch;
 mod header;
 
+use crate::run::is_ci;
 use anyhow::{Context, Result, bail};
 use carve_cuda_symbols::SYMBOLS;
 use compare::{Differences, compare, guess};
 use fetch::Version;
 use header::{Function, Header};
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 
 /// Compares with the headers of every release.
 pub(crate) fn check() -> Result<()> {
@@ -22,9 +23,7 @@ pub(crate) fn check() -> Result<()> {
 pub(crate) fn for_tests() -> Result<()> {
     match fetch::folders() {
         Ok(folders) => check_with(&folders),
-        Err(error) if env::var("CI").as_deref() == Ok("true") => {
-            Err(error.context("CUDA's headers are missing, and CI must not skip"))
-        }
+        Err(error) if is_ci() => Err(error.context("CUDA's headers are missing, and CI must not skip")),
         Err(error) => {
             eprintln!(
                 "SKIPPED: the table of CUDA functions is not compared with NVIDIA's headers: {error:#}"

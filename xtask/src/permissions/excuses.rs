@@ -34,14 +34,6 @@ pub(crate) const UNUSED: &[Excuse] = &[
     Excuse {
         who: "carve-leave",
         verb: "delete",
-        group: "resource.k8s.io",
-        resource: "resourceslices",
-        why: "agents take their own back; this is for those of nodes whose agent was not there to do it",
-        sometimes: true,
-    },
-    Excuse {
-        who: "carve-leave",
-        verb: "delete",
         group: "",
         resource: "pods",
         why: "pods that stand in for others: no suite uninstalls while there are some",

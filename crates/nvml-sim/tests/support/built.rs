@@ -20,8 +20,8 @@ pub(crate) fn nvidia_smi() -> PathBuf {
 #[allow(dead_code, reason = "not every test that includes this file has children")]
 pub(crate) const BUILT: &str = "CARVE_TEST_NVML_SIM_IS_BUILT";
 
-/// Set by the test command, which has built the whole workspace. Tests run beside each other there, and cargo, asked for one package
-/// alone, would replace what others are running by one with other features.
+/// Where the test command has built the whole workspace. Tests run beside each other there, and cargo, asked for one package alone, would
+/// replace what others are running by one with other features.
 const ALL_BUILT: &str = "CARVE_TEST_ALL_IS_BUILT";
 
 fn folder() -> &'static Path {
@@ -45,7 +45,10 @@ pub(crate) fn example(package: &str, name: &str) -> PathBuf {
 fn build(what: &[&str]) -> PathBuf {
     let executable = std::env::current_exe().expect("a test knows its own executable");
     let folder = executable.ancestors().nth(2).expect("tests live in target/<profile>/deps").to_owned();
-    if [BUILT, ALL_BUILT].iter().any(|told| std::env::var_os(told).is_some()) {
+    if let Some(all) = std::env::var_os(ALL_BUILT) {
+        return all.into();
+    }
+    if std::env::var_os(BUILT).is_some() {
         return folder;
     }
     // Benchmarks are built with their own profile into the folder of the release profile.
