@@ -104,8 +104,9 @@ fn a_part_outlives_the_release_and_what_it_uses_is_named() {
     let other = nodes.iter().find(|other| *other != node.name()).expect("a lab has two nodes");
     agent_that_is_gone(&cluster, other);
     let said = release.uninstall().unwrap_or_else(|error| panic!("{error}\n{}", release.logs()));
-    for gone in [format!("conditions of node {other}"), format!("ResourceSlices of {DRIVER}")] {
-        assert!(said.contains(&gone), "{gone} are not told:\n{said}");
+    let files = "an agent was there once and is not now".to_owned();
+    for told in [format!("conditions of node {other}"), format!("ResourceSlices of {DRIVER}"), files] {
+        assert!(said.contains(&told), "{told} is not told:\n{said}");
     }
     before.until_back(&cluster, &said);
 }
@@ -135,7 +136,7 @@ fn agent_that_is_gone(cluster: &Cluster, node: &str) {
         applied.unwrap_or_else(|error| panic!("{error}"));
     };
     apply("carve-labels", &[], &labels);
-    apply("carve-agent", &["--subresource=status"], &status);
+    apply("carve-agent-CarveConfigured", &["--subresource=status"], &status);
     apply("carve-slices", &[], &slice.to_string());
 }
 

@@ -25,13 +25,13 @@ fn managers_of_ours(fields: &[ManagedFieldsEntry]) -> BTreeSet<(String, bool)> {
         .collect()
 }
 
-/// Takes back what agents and controller have written on a Node; says whether there was anything.
+/// Takes back what agents and controller have written on a Node; says under which field managers there was something.
 ///
 /// Everything of ours is applied under a field manager of its own, so that applying nothing under the same name takes away what nobody else
 /// holds as well.
-pub async fn take_back_words(client: &Client, node: &str) -> Result<bool, ApiError> {
+pub async fn take_back_words(client: &Client, node: &str) -> Result<BTreeSet<String>, ApiError> {
     let nodes: Api<Node> = Api::all(client.clone());
-    let Some(found) = nodes.get_metadata_opt(node).await? else { return Ok(false) };
+    let Some(found) = nodes.get_metadata_opt(node).await? else { return Ok(BTreeSet::new()) };
     let managers = managers_of_ours(found.metadata.managed_fields.as_deref().unwrap_or_default());
     let nothing = json!({"apiVersion": "v1", "kind": "Node"});
     for (manager, is_status) in &managers {
@@ -42,7 +42,7 @@ pub async fn take_back_words(client: &Client, node: &str) -> Result<bool, ApiErr
             nodes.patch_metadata(node, &params, &Patch::Apply(&nothing)).await?;
         }
     }
-    Ok(!managers.is_empty())
+    Ok(managers.into_iter().map(|(manager, _)| manager).collect())
 }
 
 /// Deletes the ResourceSlices that agents have published for a node, or for all of them; says how many there were.

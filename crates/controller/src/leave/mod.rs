@@ -112,8 +112,8 @@ pub async fn leave(
     for what in objects::webhooks(client).await? {
         tell(Told::Gone(what));
     }
-    nodes::agents(client, options, &mut tell).await?;
-    nodes::words(client, options, &mut tell).await?;
+    let had_agents = nodes::agents(client, options, &mut tell).await?;
+    nodes::words(client, options, &had_agents, &mut tell).await?;
     for what in objects::own(client, &options.namespace).await? {
         tell(Told::Gone(what));
     }

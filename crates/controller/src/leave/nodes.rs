@@ -12,15 +12,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The DaemonSet of agents, and the label of its pods.
 const AGENTS: &str = "carve-agent";
+/// Where an agent keeps its files on a node.
+const PLACES: &str = "/var/lib/carve, /var/run/cdi and /run/carve";
 /// Where events about nodes are.
 const EVENTS: &str = "default";
 
-/// Deletes the agents' DaemonSet, waits until they have left their nodes, and passes on what they say of it.
+/// Deletes the agents' DaemonSet, waits until they have left their nodes, and passes on what they say of it. Answers on which nodes agents were.
 pub(super) async fn agents(
     client: &Client,
     options: &LeaveOptions,
     tell: &mut impl FnMut(Told),
-) -> Result<(), LeaveError> {
+) -> Result<BTreeSet<String>, LeaveError> {
     let before = pods(client, options, AGENTS).await?;
     let nodes: BTreeSet<String> = before.iter().filter_map(node_of).collect();
     let asked = Timestamp::now();
@@ -36,21 +38,21 @@ pub(super) async fn agents(
         tell(Told::Gone(what));
     }
     let said = said_since(client, asked).await?;
-    for node in nodes {
+    for node in &nodes {
         let place = format!("on node {node}");
-        match said.get(&node) {
+        match said.get(node) {
             Some((true, _)) => tell(Told::Gone(place)),
             Some((false, message)) => tell(Told::Left(place, message.clone())),
-            None if stuck.contains(&node) => {
+            None if stuck.contains(node) => {
                 tell(Told::Left(place, "its agent does not end; is the node away?".to_owned()));
             }
             None => tell(Told::Left(
                 place,
-                "its agent did not say that it has left; look at /var/lib/carve, /var/run/cdi and /run/carve there".to_owned(),
+                format!("its agent did not say that it has left; look at {PLACES} there"),
             )),
         }
     }
-    Ok(())
+    Ok(nodes)
 }
 
 /// Whether agents are still to run.
@@ -93,10 +95,12 @@ fn newest(events: Vec<Event>, asked: Timestamp) -> BTreeMap<String, (bool, Strin
     said
 }
 
-/// Takes back what is still said of nodes: by agents that were not there to do it, and by the controller.
+/// Takes back what is still said of nodes: by agents that were not there to do it, and by the controller. Files of an agent that is not
+/// there any more are out of reach, and so told.
 pub(super) async fn words(
     client: &Client,
     options: &LeaveOptions,
+    had_agents: &BTreeSet<String>,
     tell: &mut impl FnMut(Told),
 ) -> Result<(), LeaveError> {
     let nodes: Api<Node> = Api::all(client.clone());
@@ -104,8 +108,14 @@ pub(super) async fn words(
     for node in listed.map_err(LeaveError::at("nodes can not be listed"))?.items {
         let name = node.name_any();
         let doing = format!("what carve says of node {name} can not be taken back");
-        if take_back_words(client, &name).await.map_err(LeaveError::of(&doing))? {
+        let managers = take_back_words(client, &name).await.map_err(LeaveError::of(&doing))?;
+        if !managers.is_empty() {
             tell(Told::Gone(format!("labels, annotations and conditions of node {name}")));
+        }
+        let of_an_agent = managers.iter().any(|manager| manager.starts_with(names::CONDITIONS_MANAGER));
+        if of_an_agent && !had_agents.contains(&name) {
+            let why = format!("an agent was there once and is not now, so nobody has cleared {PLACES} there");
+            tell(Told::Left(format!("on node {name}"), why));
         }
     }
     let doing = format!("ResourceSlices of {} can not be deleted", options.driver);
