@@ -80,36 +80,44 @@ pub(crate) fn programs() -> PathBuf {
 
 /// Builds what is missing and answers the folder of programs.
 pub(crate) fn build() -> Result<PathBuf> {
-    let home = cache().join("incumbents");
-    let programs = programs();
-    fs::create_dir_all(&programs)?;
-    for module in MODULES {
-        let stamp = |program: &str| programs.join(format!(".{program}-{}", module.version));
-        let built = |(_, program): &(&str, &str)| programs.join(program).exists() && stamp(program).exists();
-        if module.programs.iter().all(built) && ours_is_there(module, &home) {
-            continue;
-        }
-        eprintln!("building {} {}", module.path, module.version);
-        let source = fetch(module, &home)?;
-        for (file, name) in module.files {
-            fs::copy(source.join(file), programs.join(name)).context(*file)?;
-        }
-        if let Some((here, there)) = module.ours {
-            let there = source.join(there);
-            fs::create_dir_all(there.parent().unwrap_or(&source))?;
-            fs::copy(root().join(here), there).context(here)?;
-        }
-        for (package, program) in module.programs {
-            run(go(&source).args(["build", "-trimpath", "-o"]).arg(programs.join(program)).arg(package))?;
-            fs::write(stamp(program), "")?;
-        }
-    }
+    MODULES.iter().try_for_each(build_module)?;
     eprintln!("building the oracle");
     run(go(&root().join("conformance/oracle"))
         .args(["build", "-trimpath", "-o"])
-        .arg(programs.join(ORACLE))
+        .arg(programs().join(ORACLE))
         .arg("."))?;
-    Ok(programs)
+    Ok(programs())
+}
+
+/// Builds Helm alone, for whoever wants to install the chart.
+pub(crate) fn helm() -> Result<()> {
+    let has_helm = |module: &&Module| module.programs.iter().any(|(_, program)| *program == "helm");
+    MODULES.iter().filter(has_helm).try_for_each(build_module)
+}
+
+fn build_module(module: &Module) -> Result<()> {
+    let (home, programs) = (cache().join("incumbents"), programs());
+    fs::create_dir_all(&programs)?;
+    let stamp = |program: &str| programs.join(format!(".{program}-{}", module.version));
+    let built = |(_, program): &(&str, &str)| programs.join(program).exists() && stamp(program).exists();
+    if module.programs.iter().all(built) && ours_is_there(module, &home) {
+        return Ok(());
+    }
+    eprintln!("building {} {}", module.path, module.version);
+    let source = fetch(module, &home)?;
+    for (file, name) in module.files {
+        fs::copy(source.join(file), programs.join(name)).context(*file)?;
+    }
+    if let Some((here, there)) = module.ours {
+        let there = source.join(there);
+        fs::create_dir_all(there.parent().unwrap_or(&source))?;
+        fs::copy(root().join(here), there).context(here)?;
+    }
+    for (package, program) in module.programs {
+        run(go(&source).args(["build", "-trimpath", "-o"]).arg(programs.join(program)).arg(package))?;
+        fs::write(stamp(program), "")?;
+    }
+    Ok(())
 }
 
 /// Whether a program of ours was built from the source that is here now.

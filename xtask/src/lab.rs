@@ -191,8 +191,7 @@ fn values_of(lab: &Lab) -> PathBuf {
 /// Puts simulated GPUs onto the first node, and says how carve comes to it.
 fn simulate_gpus(lab: &Lab, machine: &str) -> Result<()> {
     run(cargo().args(["build", "--quiet", "--package", "carve-nvml-sim", "--package", "carve-cuda-sim"]))?;
-    // Helm is among them.
-    crate::incumbents::build()?;
+    crate::incumbents::helm()?;
     let folder = gpus_of(lab).machine_folder();
     let folder = folder.parent().context("a folder has one above")?;
     let gpus = SimulatedGpus::install(folder, &root().join("target/debug"), machine)?;
