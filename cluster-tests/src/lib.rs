@@ -4,6 +4,7 @@
 //! A wait that is in vain shows the events of its namespace and the last lines of every component.
 #![allow(clippy::panic, reason = "a vocabulary for tests: the panic is the test's failure")]
 
+mod asking;
 mod background;
 mod book;
 mod chart;

@@ -1,7 +1,7 @@
 //! `cargo xtask lab`: a real Kubernetes on this machine, started and ended.
 
 use crate::root;
-use crate::run::{cargo, read, run};
+use crate::run::{cargo, forget_ourselves, read, run};
 use anyhow::{Context, Result, bail};
 use carve_lab::{Image, Lab, Places, Programs, Release, SimulatedGpus, Status, Wanted};
 use std::collections::BTreeSet;
@@ -215,7 +215,10 @@ fn at_hand(lab: &Lab, command: &[&str]) -> Result<()> {
     );
     let words = [&["sh", "-c", &script, "sh"], command].concat();
     let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-    let status = lab.command(&words)?.status()?;
+    let mut command = lab.command(&words)?;
+    // Cargo in there would build everything anew, and again outside.
+    forget_ourselves(&mut command);
+    let status = command.status()?;
     std::process::exit(status.code().unwrap_or(1));
 }
 

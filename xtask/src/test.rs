@@ -94,11 +94,12 @@ pub(crate) fn test() -> Result<()> {
     Ok(())
 }
 
-/// Suites on a real Kubernetes alone: all of them, or those with these names; with `--times N` that often, and each run is written down.
+/// Suites on a real Kubernetes alone: all of them, or those with these names; with `--times N` that often, and each run is
+/// written down.
 pub(crate) fn suites(words: &[&str]) -> Result<()> {
     let (times, names) = match words {
-        ["--times", times, names @ ..] => (times.parse().context("--times takes a number")?, names),
-        names => (1, names),
+        ["--times", times, names @ ..] => (Some(times.parse().context("--times takes a number")?), names),
+        names => (None, names),
     };
     let all = suites::names()?;
     if let Some(unknown) = names.iter().find(|name| !all.iter().any(|known| known == *name)) {
@@ -107,12 +108,12 @@ pub(crate) fn suites(words: &[&str]) -> Result<()> {
     let wanted = if names.is_empty() { all } else { names.iter().map(|name| (*name).to_owned()).collect() };
     let built = build(&Steps::default(), &wanted)?;
     let mut failed = Ok(());
-    for _ in 0..times {
+    for _ in 0..times.unwrap_or(1) {
         let (steps, mut remembered, start) = (Steps::default(), Times::remembered(), Instant::now());
         let act = || suites::run_suites(&built.suites, &built.told(), &mut remembered, || ());
         let done = steps.step("cluster suites", act);
         steps.tell(&remembered);
-        if times > 1 {
+        if times.is_some() {
             suite_runs::record(built.suites.len(), &done, start.elapsed())?;
         }
         failed = failed.and(done);
