@@ -13,6 +13,12 @@ use std::time::Instant;
 /// Answers a verb.
 pub(crate) fn lab(words: &[&str]) -> Result<()> {
     let lab = Lab::new(Places::usual());
+    // From inside, a lab that runs looks like one that is gone: starting it would tear it down.
+    if std::env::var_os(WITHIN).is_some() {
+        bail!(
+            "this shell is in the lab already: kubectl, helm and carve are at hand; leave it with 'exit' before anything else is done with the lab"
+        );
+    }
     match words {
         ["up", options @ ..] => up(&lab, options),
         ["fleet", nodes] => lab.start_fleet(nodes.parse()?),
@@ -48,6 +54,9 @@ pub(crate) fn lab(words: &[&str]) -> Result<()> {
         ),
     }
 }
+
+/// Set for whatever runs inside a lab.
+const WITHIN: &str = "CARVE_WITHIN_LAB";
 
 /// Images for the lab, of carve as it is now.
 fn images(lab: &Lab) -> Result<Vec<PathBuf>> {
@@ -167,6 +176,10 @@ fn up(lab: &Lab, options: &[&str]) -> Result<()> {
             }
         }
     }
+    if gpus.is_some() {
+        // Before the lab starts, so that whoever interrupts this has no lab rather than half of one.
+        build_for_gpus()?;
+    }
     let start = Instant::now();
     let ready = lab.up(&wanted, &images(lab)?)?;
     let (version, seconds) = (wanted.release.version, start.elapsed().as_secs_f64());
@@ -188,10 +201,14 @@ fn values_of(lab: &Lab) -> PathBuf {
     gpus_of(lab).machine_folder().with_file_name("values.json")
 }
 
+/// What simulated GPUs are made of, and Helm, with which carve comes to them.
+fn build_for_gpus() -> Result<()> {
+    run(cargo().args(["build", "--quiet", "--package", "carve-nvml-sim", "--package", "carve-cuda-sim"]))?;
+    crate::incumbents::helm()
+}
+
 /// Puts simulated GPUs onto the first node, and says how carve comes to it.
 fn simulate_gpus(lab: &Lab, machine: &str) -> Result<()> {
-    run(cargo().args(["build", "--quiet", "--package", "carve-nvml-sim", "--package", "carve-cuda-sim"]))?;
-    crate::incumbents::helm()?;
     let folder = gpus_of(lab).machine_folder();
     let folder = folder.parent().context("a folder has one above")?;
     let gpus = SimulatedGpus::install(folder, &root().join("target/debug"), machine)?;
@@ -206,13 +223,20 @@ fn simulate_gpus(lab: &Lab, machine: &str) -> Result<()> {
 fn at_hand(lab: &Lab, command: &[&str]) -> Result<()> {
     let programs = crate::incumbents::programs();
     let (root, values) = (root(), values_of(lab));
-    let script = format!(
-        "cd '{}' && PATH=\"{}:{}:$PATH\" VALUES='{}' exec \"$@\"",
+    let mut script = format!(
+        "cd '{}' && export PATH=\"{}:{}:$PATH\" VALUES='{}' {WITHIN}=yes PS1='(lab) \\w\\$ '",
         root.display(),
         programs.display(),
         root.join("target/debug").display(),
         values.display()
     );
+    let gpus = gpus_of(lab);
+    if gpus.state().exists() {
+        // carve asks the same driver as the node's agent.
+        let (driver, state) = (gpus.libraries().join("libnvidia-ml.so.1"), gpus.state());
+        script.push_str(&format!(" CARVE_NVML='{}' CARVE_SIM_STATE='{}'", driver.display(), state.display()));
+    }
+    script.push_str(" && exec \"$@\"");
     let words = [&["sh", "-c", &script, "sh"], command].concat();
     let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
     let mut command = lab.command(&words)?;

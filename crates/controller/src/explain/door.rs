@@ -51,12 +51,18 @@ pub async fn explain_pod(
     let hooks = all(&resource("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration"));
     // Who may not look is not told that it is missing.
     let registered = !matches!(within(PATIENCE, hooks.get_opt(CARVE)).await, Ok(None));
+    let claim = resource("resource.k8s.io", "v1", "ResourceClaim");
+    let mut claims = listed(all(&claim), everything()).await?;
+    if claims.is_empty() {
+        claims = listed(inside(&claim), everything()).await?;
+    }
     Ok(Some(Evidence {
         pod: serde_json::to_value(&pod).unwrap_or(Value::Null),
         events: listed(inside(&core("Event")), about).await?,
         nodes: listed(all(&core("Node")), everything()).await?,
         pods: listed(all(&core("Pod")), everything()).await?,
-        claims: listed(inside(&resource("resource.k8s.io", "v1", "ResourceClaim")), everything()).await?,
+        claims,
+        slices: listed(all(&resource("resource.k8s.io", "v1", "ResourceSlice")), everything()).await?,
         plans: listed(all(&resource("carve.dev", "v1alpha1", "SlicePlan")), everything()).await?,
         leader: holder.filter(|holder| !holder.is_empty()),
         registered,

@@ -1,5 +1,6 @@
 //! Why a pod waits, or where it landed, in words: told from the objects of the API server as they are now.
 
+mod devices;
 mod door;
 mod left;
 mod story;

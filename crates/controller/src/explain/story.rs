@@ -1,5 +1,6 @@
 //! From objects to words. Nothing here asks anybody anything.
 
+use super::devices::why_not;
 use super::left::{Left, part_words};
 use crate::cluster::Cluster;
 use carve_admission::keys;
@@ -20,8 +21,10 @@ pub struct Evidence {
     pub nodes: Vec<Value>,
     /// All pods.
     pub pods: Vec<Value>,
-    /// ResourceClaims of the pod's namespace.
+    /// ResourceClaims: of all namespaces, or of the pod's where others may not be seen.
     pub claims: Vec<Value>,
+    /// ResourceSlices.
+    pub slices: Vec<Value>,
     /// SlicePlans.
     pub plans: Vec<Value>,
     /// Who leads among the controllers; nothing where there is none.
@@ -54,7 +57,7 @@ impl Story {
     }
 }
 
-fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -207,7 +210,11 @@ fn on_the_claims_road(evidence: &Evidence, story: &mut Story) {
         .collect();
     for entry in pod["spec"]["resourceClaims"].as_array().into_iter().flatten() {
         let claim = named.get(text(entry, "/name")).copied().unwrap_or_default();
-        let Some(claim) = evidence.claims.iter().find(|one| text(one, "/metadata/name") == claim) else {
+        let is_it = |one: &&Value| {
+            let metadata = &one["metadata"];
+            metadata["name"] == claim && metadata["namespace"] == pod["metadata"]["namespace"]
+        };
+        let Some(claim) = evidence.claims.iter().find(is_it) else {
             let template = text(entry, "/resourceClaimTemplateName");
             story.say("claim", format!("none was made of the ResourceClaimTemplate {template} yet"));
             waiting = true;
@@ -217,6 +224,9 @@ fn on_the_claims_road(evidence: &Evidence, story: &mut Story) {
             claim["status"]["allocation"]["devices"]["results"].as_array().cloned().unwrap_or_default();
         if results.is_empty() {
             story.say("claim", format!("{}: nothing is allocated yet", text(claim, "/metadata/name")));
+            for (about, words) in why_not(claim, &evidence.slices, &evidence.claims) {
+                story.say(about, words);
+            }
             waiting = true;
         }
         for result in results {

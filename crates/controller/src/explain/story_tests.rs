@@ -133,7 +133,7 @@ fn claims_tell_devices_and_starts_tell_errors() {
         "spec": {"nodeName": "a", "containers": [], "resourceClaims": [{"name": "carve-gpu-0", "resourceClaimTemplateName": "carve-0"}, {"name": "x"}]},
         "status": {"phase": "Pending", "resourceClaimStatuses": [{"name": "carve-gpu-0", "resourceClaimName": "one-gpu"}],
             "containerStatuses": [{"name": "main", "state": {"waiting": {"reason": "CreateContainerError", "message": "no such device"}}}]}});
-    let claim = json!({"metadata": {"name": "one-gpu"}, "status": {"allocation": {"devices": {"results": [
+    let claim = json!({"metadata": {"name": "one-gpu", "namespace": "team"}, "status": {"allocation": {"devices": {"results": [
         {"device": "gpu-0-frac", "pool": "a", "consumedCapacity": {"compute": "25", "memory": "4Gi"}}]}}}});
     let event = json!({"type": "Warning", "reason": "FailedPrepare", "message": "busy", "lastTimestamp": "2026-11-16T00:00:00Z"});
     let mut evidence = evidence(pod);

@@ -36,7 +36,8 @@ pub(super) fn gpus_now(
     workload: impl Fn(&Holder) -> String,
 ) -> Vec<GpuNow> {
     let mut of: BTreeMap<&str, Vec<&ContainerRow>> = BTreeMap::new();
-    for row in &rows.containers {
+    // A claim is ready before kubelet has said which pod holds it, and for a moment after that pod is gone: until then it is nobody's.
+    for row in rows.containers.iter().filter(|row| !row.holder.pod.is_empty()) {
         of.entry(row.uuid.as_str()).or_default().push(row);
     }
     let none = Vec::new();

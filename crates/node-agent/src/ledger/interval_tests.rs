@@ -42,6 +42,15 @@ fn now(node: &NodeGpus, containers: Vec<ContainerRow>, sick: &[&str]) -> Vec<Gpu
     gpus_now(&rows, node, &sick, |holder| format!("Deployment/{}", holder.pod))
 }
 
+#[test]
+fn what_no_pod_is_known_to_hold_is_on_nobodys_account() {
+    let node = node("a100-40gb");
+    let uuid = node.gpus[0].gpu.uuid.0.clone();
+    let gpus = now(&node, vec![row("", &uuid, "fraction", 1.0), row("a", &uuid, "fraction", 1.0)], &[]);
+    let accounts: Vec<&str> = slices(&gpus).map(|slice| slice.account.workload.as_str()).collect();
+    assert_eq!(accounts, ["Deployment/a"]);
+}
+
 /// Weight and used part of every slice, and what is stranded.
 fn paid(before: &[GpuNow], after: &[GpuNow], seconds: u64) -> Vec<(String, u32, Option<u32>)> {
     let mut found = Vec::new();

@@ -61,6 +61,7 @@ fn parse(arguments: &[String]) -> Result<Wish, String> {
         (true, false, None) => Ok(Wish::Reset(gpus)),
         (false, true, None) => Ok(Wish::List),
         (false, false, Some(length)) => Ok(Wish::Turns(gpus, length)),
+        (false, false, None) => Err(format!("`carve gpus` shows what is here; {USAGE}")),
         _ => Err(USAGE.to_owned()),
     }
 }
