@@ -66,7 +66,7 @@ async fn get(client: &Client, path: &str) -> Option<Value> {
 fn as_kubectl_prints(mut answer: Value) -> Value {
     let kind = answer["kind"].as_str().and_then(|kind| kind.strip_suffix("List")).map(str::to_owned);
     let version = answer["apiVersion"].clone();
-    if let (Some(kind), Some(items)) = (kind, answer["items"].as_array_mut()) {
+    if let (Some(kind), Some(items)) = (kind, answer.get_mut("items").and_then(Value::as_array_mut)) {
         for item in items {
             item["kind"] = kind.clone().into();
             item["apiVersion"] = version.clone();
