@@ -16,7 +16,10 @@ pub(crate) fn built(places: &Places, release: Release) -> Result<PathBuf> {
     let folder = places.cache().join(format!("kubernetes-{}-{EDITION}", release.version));
     let program = folder.join("kubernetes");
     if !program.exists() {
-        eprintln!("building Kubernetes {}; this takes some minutes, once", release.version);
+        eprintln!(
+            "building Kubernetes {} once, some 2,400 packages; whoever interrupts it keeps what is compiled",
+            release.version
+        );
         build(places, release, &folder)?;
     }
     Ok(folder)

@@ -22,7 +22,7 @@ pub(crate) fn lab(words: &[&str]) -> Result<()> {
     match words {
         ["up", options @ ..] => up(&lab, options),
         ["fleet", nodes] => lab.start_fleet(nodes.parse()?),
-        ["down"] => lab.down(),
+        ["down"] => down(&lab),
         ["status"] => {
             match lab.status() {
                 Status::Down => println!("down"),
@@ -60,7 +60,7 @@ const WITHIN: &str = "CARVE_WITHIN_LAB";
 
 /// Images for the lab, of carve as it is now.
 fn images(lab: &Lab) -> Result<Vec<PathBuf>> {
-    run(cargo().args(["build", "--quiet", "--package", "carve"]))?;
+    run(cargo().args(["build", "--package", "carve"]))?;
     crate::limiter::build()?;
     images_of_built(lab)
 }
@@ -176,6 +176,21 @@ fn up(lab: &Lab, options: &[&str]) -> Result<()> {
             }
         }
     }
+    // Told before anything is built.
+    match (lab.status(), gpus) {
+        (Status::Down, _) => {}
+        // It was interrupted after the start and before the GPUs.
+        (Status::Ready(_), Some(machine)) if !values_of(lab).exists() => {
+            build_for_gpus()?;
+            return simulate_gpus(lab, machine);
+        }
+        (Status::Starting, _) => {
+            bail!(
+                "this lab is starting; 'cargo xtask lab status' says when it is up, 'cargo xtask lab down' ends it"
+            )
+        }
+        (Status::Ready(_), _) => bail!("this lab is already there; 'cargo xtask lab down' ends it"),
+    }
     if gpus.is_some() {
         // Before the lab starts, so that whoever interrupts this has no lab rather than half of one.
         build_for_gpus()?;
@@ -191,6 +206,21 @@ fn up(lab: &Lab, options: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Ends a lab, and takes its GPUs with it.
+fn down(lab: &Lab) -> Result<()> {
+    lab.down()?;
+    let folder = gpus_of(lab).machine_folder();
+    match folder.parent().map(fs::remove_dir_all) {
+        Some(Err(error)) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| folder.display().to_string())
+        }
+        _ => {
+            println!("the lab is down");
+            Ok(())
+        }
+    }
+}
+
 /// Where the GPUs of the first node are.
 fn gpus_of(lab: &Lab) -> SimulatedGpus {
     SimulatedGpus::at(&lab.scratch().join("carve-lab-gpus"))
@@ -203,7 +233,7 @@ fn values_of(lab: &Lab) -> PathBuf {
 
 /// What simulated GPUs are made of, and Helm, with which carve comes to them.
 fn build_for_gpus() -> Result<()> {
-    run(cargo().args(["build", "--quiet", "--package", "carve-nvml-sim", "--package", "carve-cuda-sim"]))?;
+    run(cargo().args(["build", "--package", "carve-nvml-sim", "--package", "carve-cuda-sim"]))?;
     crate::incumbents::helm()
 }
 
