@@ -157,8 +157,22 @@ impl<'a> Roads<'a> {
         self.nodes[road].machine().change_world(|host| host.lose(gpu)).expect("a machine");
     }
 
-    pub(crate) fn find(&self, road: usize, gpu: GpuIndex) {
+    /// The GPU is back, without its instances. Whoever had one has nothing to go back to, so that the node is drained, as people do after such a repair.
+    pub(crate) fn find(&mut self, road: usize, gpu: GpuIndex) {
         self.nodes[road].machine().change_world(|host| host.find_again(gpu)).expect("a machine");
+        if let Some(names) = self.names.get_mut(road) {
+            names.clear();
+            self.let_go(road);
+        }
+    }
+
+    /// Deletes everything of a road, and does not wait for it.
+    fn let_go(&self, road: usize) {
+        let tenants = self.tenants[road].name();
+        for kind in ["pods", "resourceclaims"] {
+            let words = ["delete", kind, "--all", "-n", tenants, "--wait=false", "--grace-period=0"];
+            let _ = self.cluster.try_kubectl(&words, None);
+        }
     }
 
     pub(crate) fn kill_controller(&mut self, replica: usize) {
@@ -345,13 +359,7 @@ impl<'a> Roads<'a> {
 
     /// Everything goes.
     pub(crate) fn clear(&mut self) {
-        for tenants in &self.tenants {
-            for kind in ["pods", "resourceclaims"] {
-                let words =
-                    ["delete", kind, "--all", "-n", tenants.name(), "--wait=false", "--grace-period=0"];
-                let _ = self.cluster.try_kubectl(&words, None);
-            }
-        }
+        (0..self.tenants.len()).for_each(|road| self.let_go(road));
         self.names = Default::default();
         let empty = |tenants: &Namespace| {
             let list = tenants.get(&["pods,resourceclaims"]);
