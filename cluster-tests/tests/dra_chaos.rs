@@ -78,7 +78,7 @@ fn killed_at_random_moments() {
     let stay_names = names(&stay);
     start(&audit, &stay);
     let told = cluster.told("EndedUnexpectedly").len();
-    for round in 0..2 {
+    for round in 0..3 {
         let go = mixed(round + 1)[3..].to_vec();
         let go_names = names(&go);
         let all = [stay_names.clone(), go_names.clone()].concat();

@@ -38,7 +38,6 @@ usage: cargo xtask TASK
   suites [--times N] [NAME…]
                the suites on a real Kubernetes alone, in two labs side by side; more than once, and each run is written into docs/suite-runs.md
   ci           the same with CI=true, where nothing may be skipped
-  alone        every crate with the features that it asks for itself; the test command does it for carve only
   incumbents   build NVIDIA's programs, Karpenter, Helm, and the oracle made of NVIDIA's packages, into the cache
   previous     build the release before this one into the cache, and say where it is
   cuda-symbols compare the table of CUDA functions with NVIDIA's headers, and name what either lacks
@@ -74,7 +73,6 @@ fn task(arguments: Vec<String>) -> Result<()> {
         ["test"] => test::test(),
         ["ci"] => test::ci(),
         ["programs"] => test::programs(),
-        ["alone"] => test::alone(),
         ["suites", ref names @ ..] => test::suites(names),
         ["incumbents"] => incumbents::build().map(drop),
         ["previous"] => {

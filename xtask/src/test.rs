@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  build everything ─▶ suites in two labs, which mostly wait ─────────▶ test programs, two at a time ─▶ the page, its API, packages
-//!                   └▶ lints, carve alone, dependencies, book, fuzz ──────┘
+//!                   └▶ lints, each crate alone, dependencies, book, fuzz ┘
 //!                      targets, with what the labs leave of the processors
 //! ```
 
@@ -175,13 +175,6 @@ fn build(steps: &Steps, only: &[String]) -> Result<Built> {
     Ok(Built { incumbents, limiter, previous, allocator, suites, programs })
 }
 
-/// Every crate with the features that it asks for itself, and none that others switch on.
-pub(crate) fn alone() -> Result<()> {
-    manifests()?
-        .iter()
-        .try_for_each(|manifest| run(cargo().args(["check", "--quiet", "--manifest-path"]).arg(manifest)))
-}
-
 /// Checks that only compute: whoever waits for a kubelet goes first.
 fn without_hurry(steps: &Steps) -> Result<()> {
     // Counts for this thread and for what it starts.
@@ -190,8 +183,12 @@ fn without_hurry(steps: &Steps) -> Result<()> {
     let lints = steps.step("lints", || {
         run(cargo().args(["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))
     });
-    // A manifest that only works because another crate switches a feature on is found here, for what people build alone.
-    let alone = steps.step("carve alone", || run(cargo().args(["check", "--quiet", "--package", "carve"])));
+    // A manifest that only works because another crate switches a feature on is found here.
+    let alone = steps.step("each crate alone", || {
+        manifests()?
+            .iter()
+            .try_for_each(|manifest| run(cargo().args(["check", "--quiet", "--manifest-path"]).arg(manifest)))
+    });
     let dependencies = steps.step("dependencies", || deny::deny(deny::Words::Wrong));
     let book = steps.step("book", book::book);
     let fuzz = steps.step("fuzz targets", || fuzz::fuzz(fuzz::RUNS));
