@@ -5,11 +5,14 @@ use crate::inside::Inside;
 use kube::Client;
 use serde_json::Value;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// How long an API server may take: one that stands still has no objects for whoever asks.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long one that can not be reached is asked again.
+const AGAIN: Duration = Duration::from_secs(2);
 
 /// What suites ask for most, by both its names, where it is, and whether namespaces have it. Everything else is kubectl's.
 const KINDS: &[(&str, &str, &str, bool)] = &[
@@ -50,16 +53,28 @@ impl Asking {
 
 async fn answer(client: Client, mut asked: UnboundedReceiver<Question>) {
     while let Some((path, sender)) = asked.recv().await {
-        let got = tokio::time::timeout(PATIENCE, get(&client, &path)).await.ok().flatten();
-        // Whoever does not wait any more has failed for another reason.
-        let _ = sender.send(got);
+        let client = client.clone();
+        // Nobody waits for what another asked.
+        tokio::spawn(async move {
+            let got = tokio::time::timeout(PATIENCE, get(&client, &path)).await.ok().flatten();
+            // Whoever does not wait any more has failed for another reason.
+            let _ = sender.send(got);
+        });
     }
 }
 
+/// An answer that did not come whole says nothing about the object, and is asked for again a little later.
 async fn get(client: &Client, path: &str) -> Option<Value> {
-    let request = http::Request::get(path).body(Vec::new()).ok()?;
-    let text = client.request_text(request).await.ok()?;
-    Some(as_kubectl_prints(serde_json::from_str(&text).ok()?))
+    let give_up = Instant::now() + AGAIN;
+    loop {
+        let request = http::Request::get(path).body(Vec::new()).ok()?;
+        match client.request_text(request).await {
+            Ok(text) => return Some(as_kubectl_prints(serde_json::from_str(&text).ok()?)),
+            Err(kube::Error::Api(status)) if status.code == 404 => return None,
+            Err(_) if Instant::now() > give_up => return None,
+            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+        }
+    }
 }
 
 /// An API server says once of what kind the objects of a list are, kubectl of each.

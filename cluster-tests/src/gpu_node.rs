@@ -1,6 +1,6 @@
 //! A lab node with simulated GPUs: a driver installation of stand-ins, a machine, and the agent as a DaemonSet.
 
-use crate::{Background, Cluster, Namespace, PATIENCE, Pod};
+use crate::{Background, Cluster, Namespace, PATIENCE, Pod, alone};
 use carve_gpu_host::Machine;
 use carve_gpu_model::GpuIndex;
 use carve_lab::SimulatedGpus;
@@ -8,7 +8,7 @@ use carve_sim_store::SharedMachine;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 /// A node with GPUs. Its files go when it is dropped.
 #[derive(Debug)]
@@ -20,9 +20,6 @@ pub struct GpuNode {
     /// Held for the first node of a test, and with it for all.
     _alone: Option<MutexGuard<'static, ()>>,
 }
-
-/// A node has one driver: tests of one program take turns.
-static ALONE: Mutex<()> = Mutex::new(());
 
 /// Built stand-ins, next to the test programs; `None` (said aloud) where they were not built.
 pub fn stand_ins() -> Option<PathBuf> {
@@ -43,7 +40,7 @@ impl GpuNode {
     /// Installs the simulated driver and a machine on the first node.
     pub fn new(cluster: &Cluster, test: &str, machine: &str) -> Option<Self> {
         let built = stand_ins()?;
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = alone();
         let name = "node0".to_owned();
         let folder = cluster.scratch(&format!("carve-gpu-node-{test}"));
         Some(GpuNode { name, folder, cluster: cluster.clone(), _alone: Some(alone) }.set_up(&built, machine))

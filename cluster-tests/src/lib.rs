@@ -37,6 +37,7 @@ mod relay;
 pub mod soak;
 mod taking;
 mod tls_service;
+mod turn;
 
 pub use background::Background;
 pub use book::{Reader, WITH_CLAIMS, WITH_PLUGIN};
@@ -66,3 +67,4 @@ pub use prometheus::{
     DashboardQuery, Prometheus, Scraped, dashboard_queries, hurried, promtool, shipped_rules,
 };
 pub use taking::{TAKING, import_taking};
+pub use turn::alone;

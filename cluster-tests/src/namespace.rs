@@ -5,7 +5,7 @@ use crate::{Cluster, PATIENCE};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use serde_json::Value;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A namespace that goes when the test ends.
 #[derive(Debug)]
@@ -81,12 +81,25 @@ impl Namespace {
         self.cluster.until(&what, PATIENCE, || self.phase(pod) == phase);
     }
 
-    /// Runs a command in a pod. A kubelet that has just started may not know the pod yet.
+    /// Runs a command in a pod.
     pub fn exec(&self, pod: &str, words: &[&str]) -> String {
-        let words = [&["exec", "-n", self.name.as_str(), pod, "--"], words].concat();
-        for _ in 0..20 {
-            match self.cluster.try_kubectl(&words, None) {
-                Err(error) if error.contains("pod does not exist") => {
+        self.ask_kubelet(&[&["exec", "-n", self.name.as_str(), pod, "--"], words].concat())
+    }
+
+    /// What a pod has printed.
+    pub fn logs(&self, pod: &str) -> String {
+        self.ask_kubelet(&["logs", "-n", &self.name, pod])
+    }
+
+    /// What kubectl prints of what only kubelet knows. One that has just started may not listen yet, or not know the pod.
+    fn ask_kubelet(&self, words: &[&str]) -> String {
+        let give_up = Instant::now() + PATIENCE;
+        let not_yet = |error: &str| {
+            error.contains("pod does not exist") || error.contains(":10250: connect: connection refused")
+        };
+        loop {
+            match self.cluster.try_kubectl(words, None) {
+                Err(error) if not_yet(&error) && Instant::now() < give_up => {
                     std::thread::sleep(Duration::from_millis(500));
                 }
                 answer => {
@@ -94,12 +107,6 @@ impl Namespace {
                 }
             }
         }
-        self.cluster.kubectl(&words)
-    }
-
-    /// What a pod has printed.
-    pub fn logs(&self, pod: &str) -> String {
-        self.cluster.kubectl(&["logs", "-n", &self.name, pod])
     }
 
     /// An environment variable as a pod's container sees it.

@@ -1,6 +1,6 @@
 //! Slices, classes and claims on a real API server: published as the agent's account, deleted by others, asked for through every class.
 
-use carve_cluster_tests::{Background, Cluster, Namespace, PATIENCE, Pod};
+use carve_cluster_tests::{Background, Cluster, Namespace, PATIENCE, Pod, alone};
 use carve_dra::{Mode, ServerVersion, classes, ways_for};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -160,6 +160,8 @@ fn has_everything(cluster: &Cluster) -> bool {
 #[test]
 fn slices_follow_what_is_wanted_and_come_back_whoever_deletes_them() {
     let Some(cluster) = Cluster::connect() else { return };
+    // One of the tests restarts kubelet, which deletes everybody's slices.
+    let _alone = alone();
     if !has_everything(&cluster) {
         return;
     }
@@ -259,6 +261,7 @@ fn slices_follow_what_is_wanted_and_come_back_whoever_deletes_them() {
 #[test]
 fn what_the_server_does_not_keep_is_told() {
     let Some(cluster) = Cluster::connect() else { return };
+    let _alone = alone();
     let namespace = cluster.namespace("dra-dropped");
     let offer = Offer::new(&cluster, &namespace, "gpu.dropped.example.com");
     let server = version(&cluster);
@@ -390,6 +393,7 @@ fn bare_device(offer: &Offer<'_>) {
 #[test]
 fn a_claim_through_each_class_is_served_and_told_about() {
     let Some(cluster) = Cluster::connect() else { return };
+    let _alone = alone();
     if !has_everything(&cluster) {
         return;
     }

@@ -1,17 +1,9 @@
 //! A driver of dynamic resources on the lab's kubelet: prepares, unprepares, is handed over to a new instance, outlives kubelet, and its
 //! devices' health is shown on their pods.
 
-use carve_cluster_tests::{Background, Cluster, Namespace, PATIENCE};
+use carve_cluster_tests::{Background, Cluster, Namespace, PATIENCE, alone};
 use serde_json::Value;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// Kubelet is one for all, and one of the tests restarts it.
-static KUBELET: Mutex<()> = Mutex::new(());
-
-fn alone() -> MutexGuard<'static, ()> {
-    KUBELET.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// What the driver offers: objects of the whole cluster, which go with the test.
 struct Offer<'a> {

@@ -1,11 +1,13 @@
 //! Components that die and come back: what runs goes on, and what is asked afterwards is answered.
 
-use carve_cluster_tests::{Cluster, PATIENCE, Pod};
+use carve_cluster_tests::{Cluster, PATIENCE, Pod, alone};
 use std::time::Duration;
 
 #[test]
 fn the_api_server_is_killed_and_comes_back() {
     let Some(cluster) = Cluster::connect() else { return };
+    // A component that starts while the API server is away gives up.
+    let _alone = alone();
     let namespace = cluster.namespace("api-server-restart");
     let pod = |name: &str| Pod::sleeping(&cluster, name).manifest();
     namespace.apply(&pod("before"));
@@ -25,6 +27,7 @@ fn the_api_server_is_killed_and_comes_back() {
 #[test]
 fn a_failure_shows_the_last_words_of_a_dead_component() {
     let Some(cluster) = Cluster::connect() else { return };
+    let _alone = alone();
     // Not one that another suite of this run needs to be the same process all along.
     cluster.stop("kube-controller-manager");
     let waited = std::panic::catch_unwind(|| {
