@@ -97,6 +97,7 @@ fn a_part_is_admitted_placed_and_held() {
     for words in ["waits for a node", "does not fit", "most left", "leads"] {
         assert!(told.contains(words), "{words}: {told}");
     }
+    assert!(!told.contains("%!"), "the scheduler takes reasons for formats: {told}");
     println!("{told}");
     // What is promised is what a program gets: 3000 MiB, and not one more.
     let taken = tenants.exec("hami-1", &["/takes-memory"]);

@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask tidy | test | ci | programs | suites | incumbents | cuda-symbols | limiter | dashboards | page | api | book | reference | deny | dist | lab | fuzz`.
+//! The project's own tasks: `cargo xtask tidy | test | ci | programs | suites | suite-runs | incumbents | cuda-symbols | limiter | dashboards | page | api | book | reference | deny | dist | lab | fuzz`.
 
 mod api;
 mod book;
@@ -37,6 +37,7 @@ usage: cargo xtask TASK
   programs     the test programs that need no cluster alone, several at once
   suites [--times N] [NAME…]
                the suites on a real Kubernetes alone, in two labs side by side; more than once, and each run is written into docs/suite-runs.md
+  suite-runs   write into docs/suite-runs.md what this machine remembers of earlier runs of all suites, those of `test` among them
   ci           the same with CI=true, where nothing may be skipped
   incumbents   build NVIDIA's programs, Karpenter, Helm, and the oracle made of NVIDIA's packages, into the cache
   previous     build the release before this one into the cache, and say where it is
@@ -74,6 +75,7 @@ fn task(arguments: Vec<String>) -> Result<()> {
         ["ci"] => test::ci(),
         ["programs"] => test::programs(),
         ["suites", ref names @ ..] => test::suites(names),
+        ["suite-runs"] => suite_runs::write_down(),
         ["incumbents"] => incumbents::build().map(drop),
         ["previous"] => {
             previous::for_tests().map(|folder| folder.iter().for_each(|path| println!("{}", path.display())))

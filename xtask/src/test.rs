@@ -17,6 +17,7 @@ use crate::{
     tidy,
 };
 use anyhow::{Context, Result, bail};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -46,17 +47,16 @@ impl Steps {
         done
     }
 
-    fn tell(self, times: &Times) {
+    fn tell(self, times: &Times) -> String {
         let mut steps = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         steps.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
-        eprintln!("── steps, slowest first:");
-        for (name, time) in steps {
-            eprintln!("   {:>7.1} s  {name}", time.as_secs_f64());
-        }
-        eprintln!("── slowest suites and test programs:");
-        for (name, time) in times.slowest() {
-            eprintln!("   {:>7.1} s  {name}", time.as_secs_f64());
-        }
+        let line = |(name, time): (&str, Duration)| format!("\n   {:>7.1} s  {name}", time.as_secs_f64());
+        let steps: String = steps.into_iter().map(line).collect();
+        let programs: String = times.slowest().into_iter().map(line).collect();
+        let told =
+            format!("── steps, slowest first:{steps}\n── slowest suites and test programs:{programs}\n");
+        eprint!("{told}");
+        told
     }
 }
 
@@ -88,9 +88,13 @@ pub(crate) fn test() -> Result<()> {
     let (steps, mut times) = (Steps::default(), Times::remembered());
     let start = Instant::now();
     let result = everything(&steps, &mut times);
-    steps.tell(&times);
+    let told = steps.tell(&times);
+    let minutes = start.elapsed().as_secs_f64() / 60.0;
+    let passed = if result.is_ok() { "all passed" } else { "failed" };
+    // A clone of CI is gone when its run is.
+    fs::write(crate::cache().join("last-test"), format!("{told}── {passed} in {minutes:.1} min\n"))?;
     result?;
-    eprintln!("── all passed in {:.1} min", start.elapsed().as_secs_f64() / 60.0);
+    eprintln!("── all passed in {minutes:.1} min");
     Ok(())
 }
 
@@ -113,8 +117,11 @@ pub(crate) fn suites(words: &[&str]) -> Result<()> {
         let act = || suites::run_suites(&built.suites, &built.told(), &mut remembered, || ());
         let done = steps.step("cluster suites", act);
         steps.tell(&remembered);
+        if names.is_empty() {
+            suite_runs::remember(built.suites.len(), &done, start.elapsed())?;
+        }
         if times.is_some() {
-            suite_runs::record(built.suites.len(), &done, start.elapsed())?;
+            suite_runs::write_down()?;
         }
         failed = failed.and(done);
     }
@@ -144,8 +151,10 @@ fn everything(steps: &Steps, times: &mut Times) -> Result<()> {
                 done = lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             }
         };
+        let start = Instant::now();
         let suites = steps
             .step("cluster suites", || suites::run_suites(&built.suites, &built.told(), times, &mut quiet));
+        suite_runs::remember(built.suites.len(), &suites, start.elapsed())?;
         // Where no suite could begin.
         quiet();
         suites.and(done)

@@ -71,7 +71,7 @@ fn nodes_with_room_are_left_and_the_others_say_why() {
         serde_json::to_value(&result).unwrap(),
         json!({
             "NodeNames": ["b"],
-            "FailedNodes": {"a": "container main wants 1 × 40000 MiB and 30 %; most left is 20000 MiB and 50 %"},
+            "FailedNodes": {"a": "container main wants 1 × 40000 MiB and 30 percent; most left is 20000 MiB and 50 percent"},
             "FailedAndUnresolvableNodes": {"cpu": "no GPUs that are given out in parts"},
             "Error": "",
         })

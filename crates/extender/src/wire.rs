@@ -1,11 +1,21 @@
 //! The scheduler's words, as its package `extender/v1` writes them: names of fields are capitalised, and what is empty may be null.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// Null where a list or map is empty, as Go writes it.
 fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(from: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+/// A reason without percent signs: the scheduler takes what it tells in events for a format, and `40 %;` comes out as `40 %!;(MISSING)`.
+fn in_words<S: Serializer>(reason: &str, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&reason.replace('%', "percent"))
+}
+
+/// The same for each node.
+fn each_in_words<S: Serializer>(reasons: &BTreeMap<String, String>, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(reasons.iter().map(|(node, reason)| (node, reason.replace('%', "percent"))))
 }
 
 /// What is read of a pod. The rest of it is of no interest here.
@@ -58,10 +68,13 @@ pub struct FilterResult {
     /// Nodes on which it fits.
     pub node_names: Vec<String>,
     /// Nodes on which it would fit if somebody went, and why not now.
+    #[serde(serialize_with = "each_in_words")]
     pub failed_nodes: BTreeMap<String, String>,
     /// Nodes on which it would not.
+    #[serde(serialize_with = "each_in_words")]
     pub failed_and_unresolvable_nodes: BTreeMap<String, String>,
     /// Why nothing can be said.
+    #[serde(serialize_with = "in_words")]
     pub error: String,
 }
 
@@ -134,5 +147,6 @@ pub struct BindingArgs {
 #[serde(rename_all = "PascalCase")]
 pub struct BindingResult {
     /// Why it was not bound; empty where it was.
+    #[serde(serialize_with = "in_words")]
     pub error: String,
 }
