@@ -169,9 +169,9 @@ fn two_agents_at_once() {
     };
     let ready = |pod: &Value| pod["status"]["containerStatuses"][0]["ready"] == true;
     let old = agents()[0]["metadata"]["name"].clone();
-    // As an upgrade does it: the new one works for a while before the old one is told to end.
+    // As an upgrade does it: the new one works for a while before the old one is told to end, here until we say so.
     let update = json!({"spec": {
-        "minReadySeconds": 10,
+        "minReadySeconds": 3600,
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
         "template": {"metadata": {"annotations": {"carve.dev/test": "another"}}},
     }});
@@ -188,6 +188,8 @@ fn two_agents_at_once() {
     audit.settled(&now);
     assert_eq!(agents().len(), 2, "that was while both were there");
     // The old one ends while claims come and go.
+    let enough = r#"{"spec": {"minReadySeconds": 1}}"#;
+    cluster.kubectl(&["patch", "daemonset", "carve-agent", "-n", namespace.name(), "-p", enough]);
     let only_new = || agents().len() == 1 && agents()[0]["metadata"]["name"] != old;
     let mut round = 0;
     while !only_new() {
@@ -203,7 +205,7 @@ fn two_agents_at_once() {
         audit.run(&names(&more[1..3]));
         audit.delete(&names(&more[1..3]));
         audit.gone(&names(&more[1..3]));
-        // The controller of DaemonSets was seen not to look again when ten seconds had passed; a change makes it look.
+        // The controller of DaemonSets was seen not to look again when that time had passed; a change makes it look.
         let nudge = format!("carve.dev/round={round}");
         let words = ["annotate", "daemonset", "carve-agent", "-n", namespace.name(), &nudge, "--overwrite"];
         cluster.kubectl(&words);

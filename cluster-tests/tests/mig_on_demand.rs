@@ -257,7 +257,13 @@ fn moves(scene: &Scene<'_>, nodes: &[GpuNode]) {
     let before = [names("left"), names("right")];
     let pod = scene.pod("large", "7g.40gb").spec("nodeSelector", json!({"kubernetes.io/hostname": "node0"}));
     let start = Instant::now();
+    let mut patient = spec(nodes, "Automatic");
+    patient["budgets"]["pauseSeconds"] = 3600.into();
+    scene.policy(&patient).expect("it is taken");
     scene.namespace.apply(&pod.deployment(1));
+    // A second reason of the same name is told as well.
+    scene.until("it is told of the pause", || scene.told("NotCut", "until the policy's pause is over"));
+    scene.policy(&spec(nodes, "Automatic")).expect("it is taken");
     let refused = || scene.told("NotCut", "on any of 1 node(s)");
     scene.until("it is told that there is no room", refused);
     let mut moving = spec(nodes, "Automatic");

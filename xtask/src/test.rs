@@ -143,7 +143,7 @@ fn everything(steps: &Steps, times: &mut Times) -> Result<()> {
     steps.step("CUDA's functions", cuda_symbols::for_tests)?;
     steps.step("earlier clones", forget_earlier_clones)?;
     let built = build(steps, &[])?;
-    std::thread::scope(|scope| {
+    let in_labs = std::thread::scope(|scope| {
         let mut beside = Some(scope.spawn(|| without_hurry(steps)));
         let mut done = Ok(());
         let mut quiet = || {
@@ -154,15 +154,19 @@ fn everything(steps: &Steps, times: &mut Times) -> Result<()> {
         let start = Instant::now();
         let suites = steps
             .step("cluster suites", || suites::run_suites(&built.suites, &built.told(), times, &mut quiet));
-        suite_runs::remember(built.suites.len(), &suites, start.elapsed())?;
+        let kept = suite_runs::remember(built.suites.len(), &suites, start.elapsed());
         // Where no suite could begin.
         quiet();
-        suites.and(done)
-    })?;
-    steps.step("tests", || run_programs(&built, times))?;
-    steps.step("page", page::page_of_built)?;
-    steps.step("api", api::api_of_built)?;
-    steps.step("packages", dist::quick_of_built)
+        suites.and(done).and(kept)
+    });
+    // Whoever waited an hour wants to know all that failed.
+    let rest = [
+        steps.step("tests", || run_programs(&built, times)),
+        steps.step("page", page::page_of_built),
+        steps.step("api", api::api_of_built),
+        steps.step("packages", dist::quick_of_built),
+    ];
+    rest.into_iter().fold(in_labs, Result::and)
 }
 
 /// Builds everything, or of the test programs only those with these names.

@@ -38,13 +38,11 @@ const SILENCE: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub(super) struct Kubernetes {
     client: Client,
-    recorder: Recorder,
 }
 
 impl Kubernetes {
     pub(super) fn new(client: Client) -> Self {
-        let reporter = Reporter { controller: "carve-controller".to_owned(), instance: None };
-        Kubernetes { recorder: Recorder::new(client.clone(), reporter), client }
+        Kubernetes { client }
     }
 
     fn plans(&self) -> Api<SlicePlan> {
@@ -158,7 +156,10 @@ impl PlanStore for Kubernetes {
             action: "Repartition".to_owned(),
             secondary: None,
         };
-        async move { within(PATIENCE, self.recorder.publish(&event, &reference)).await }.boxed()
+        // One for each event: a recorder counts another text with the same reason as the first one again, and nobody would read it.
+        let reporter = Reporter { controller: "carve-controller".to_owned(), instance: None };
+        let recorder = Recorder::new(self.client.clone(), reporter);
+        async move { within(PATIENCE, recorder.publish(&event, &reference)).await }.boxed()
     }
 }
 
