@@ -208,7 +208,9 @@ impl Everything {
         find.extend(["-not", "-type", "d", "-not", "-name", "kubelet_internal_checkpoint"]);
         found.extend(cluster.on_node(&find).lines().map(|path| format!("file {path}")));
         let daemons = cluster.on_node(&["pgrep", "-a", "-f", "nvidia-cuda-mps"]);
-        found.extend(daemons.lines().map(|line| format!("process {line}")));
+        // One that has ended and whose end nobody has taken note of yet is gone.
+        let alive = daemons.lines().filter(|line| !line.ends_with("<defunct>"));
+        found.extend(alive.map(|line| format!("process {line}")));
         Everything(found)
     }
 
