@@ -3,6 +3,7 @@
 use tonic_build::manual::{Builder, Method, MethodBuilder, Service};
 
 fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
     let registration = Service::builder()
         .name("Registration")
         .package("pluginregistration")

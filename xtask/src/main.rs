@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask tidy | test | ci | programs | suites | suite-runs | incumbents | cuda-symbols | limiter | dashboards | page | api | book | reference | deny | dist | lab | fuzz`.
+//! The project's own tasks: `cargo xtask tidy | test | ci | programs | properties | suites | suite-runs | incumbents | cuda-symbols | limiter | dashboards | page | api | book | reference | deny | dist | lab | fuzz`.
 
 mod api;
 mod book;
@@ -15,6 +15,7 @@ mod page;
 mod permissions;
 mod previous;
 mod programs;
+mod properties;
 mod queue;
 mod reference;
 mod run;
@@ -35,6 +36,8 @@ usage: cargo xtask TASK
   tidy         check the rules of the house that no compiler checks
   test         everything: tidy, format, lints, CUDA's functions, NVIDIA's programs, suites on a real Kubernetes, tests, dependencies, fuzz targets (bounded), the page
   programs     the test programs that need no cluster alone, several at once
+  properties [MINUTES]
+               what has properties, with other cases each time, until one fails or the time is over (10 minutes unless told)
   suites [--times N] [NAME…]
                the suites on a real Kubernetes alone, in two labs side by side; more than once, and each run is written into docs/suite-runs.md
   suite-runs   write into docs/suite-runs.md what this machine remembers of earlier runs of all suites, those of `test` among them
@@ -74,6 +77,8 @@ fn task(arguments: Vec<String>) -> Result<()> {
         ["test"] => test::test(),
         ["ci"] => test::ci(),
         ["programs"] => test::programs(),
+        ["properties"] => test::properties(10),
+        ["properties", minutes] => test::properties(minutes.parse()?),
         ["suites", ref names @ ..] => test::suites(names),
         ["suite-runs"] => suite_runs::write_down(),
         ["incumbents"] => incumbents::build().map(drop),

@@ -12,6 +12,9 @@ use std::process::{Command, Stdio};
 /// feet of the others what they run.
 pub(crate) const BUILT: &str = "CARVE_TEST_ALL_IS_BUILT";
 
+/// Which cases properties are tried with.
+pub(crate) const SEED: &str = "PROPTEST_RNG_SEED";
+
 /// Programs and libraries of the whole workspace.
 fn built() -> PathBuf {
     root().join("target/debug")
@@ -67,11 +70,23 @@ fn read(messages: &str, root: &Path) -> Result<Vec<TestProgram>> {
 }
 
 impl TestProgram {
-    /// Runs it as cargo would.
+    /// The file or the folder with all its tests.
+    pub(crate) fn sources(&self) -> PathBuf {
+        let source = root().join(&self.source);
+        if source.parent().is_some_and(|folder| folder.ends_with("tests")) {
+            return source;
+        }
+        source.parent().map_or_else(root, Path::to_path_buf)
+    }
+
+    /// Runs it as cargo would, with the same cases each time: a run that fails fails again, and other cases have a task of their own.
     pub(crate) fn job(&self) -> Job {
         let mut command = Command::new(&self.executable);
         forget_ourselves(&mut command);
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder).env(BUILT, built());
+        if std::env::var_os(SEED).is_none() {
+            command.env(SEED, "1");
+        }
         Job { name: self.source.display().to_string(), command, alone: false }
     }
 }

@@ -13,8 +13,8 @@ use crate::suites::{self, Told};
 use crate::tidy::manifests;
 use crate::times::Times;
 use crate::{
-    api, book, cuda_symbols, deny, dist, fuzz, incumbents, limiter, page, permissions, previous, suite_runs,
-    tidy,
+    api, book, cuda_symbols, deny, dist, fuzz, incumbents, limiter, page, permissions, previous, properties,
+    suite_runs, tidy,
 };
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -135,6 +135,12 @@ pub(crate) fn programs() -> Result<()> {
     let result = steps.step("tests", || run_programs(&built, &mut times));
     steps.tell(&times);
     result
+}
+
+/// Properties with other cases, for so many minutes.
+pub(crate) fn properties(minutes: u64) -> Result<()> {
+    let built = build(&Steps::default(), &[])?;
+    properties::properties(&built.programs, Duration::from_secs(minutes * 60))
 }
 
 fn everything(steps: &Steps, times: &mut Times) -> Result<()> {

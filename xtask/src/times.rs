@@ -27,7 +27,6 @@ impl Times {
     }
 
     /// Knows nothing and keeps nothing.
-    #[cfg(test)]
     pub(crate) fn forgetful() -> Self {
         Times::default()
     }

@@ -1,7 +1,7 @@
 //! Whether what a pod asks for is within what its namespace may have.
 
 use crate::claims::{ContainerClaim, Part, PodClaims, Share};
-use crate::fleet::Fleet;
+use crate::fleet::{Fleet, FleetProduct};
 use crate::policy::Policy;
 use crate::reading::is_in_annotations;
 use crate::refusal::Refusal;
@@ -156,7 +156,10 @@ fn largest(part: &Part, fleet: &Fleet) -> Option<Mebibytes> {
     match &part.share {
         Share::Part { memory: Some(MemoryAsk::Amount(amount)), .. } => Some(*amount),
         Share::Part { memory: Some(MemoryAsk::Share(share)), .. } => {
-            all.map(|all| Mebibytes((all.0 * u64::from(share.0)).div_ceil(1000)))
+            // Claims ask for a step at least, also where a share is less than that.
+            let exactly = |all: Mebibytes| Mebibytes((all.0 * u64::from(share.0)).div_ceil(1000));
+            let asked = |product: &FleetProduct| product.share(*share).max(exactly(product.memory));
+            fleet.allowed(&part.models).map(asked).max()
         }
         Share::Mig(profile) => {
             let offered = fleet.products.iter().flat_map(|product| &product.profiles);

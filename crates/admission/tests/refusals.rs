@@ -258,6 +258,11 @@ fn policies_limit_what_may_be_asked() {
         ..default()
     };
     admitted(admit(&part(), "team", &policy, Road::Claims, &fleet()));
+    // A hundredth of a GPU is 154 MiB, and a claim asks for a step of 256.
+    let hundredth = limits(json!({"koordinator.sh/gpu": "1"}));
+    let step = |most: u64| Policy { most_memory: Some(Mebibytes(most)), ..default() };
+    says(&hundredth, &step(255), &pods::plain_fleet(), &["up to 256 MiB", "allows 255 MiB"]);
+    admitted(admit(&hundredth, "team", &step(256), Road::Claims, &pods::plain_fleet()));
     let unknown = pod(json!({"gpu-fraction": "0.1"}), json!({}));
     let said = refused(admit(&unknown, "team", &policy, Road::Scheduler, &Fleet::default()))[0].to_string();
     assert!(said.contains("can not be known before a GPU is chosen"), "{said}");
