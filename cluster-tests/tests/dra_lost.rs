@@ -207,10 +207,11 @@ fn gpus_get_sick_and_well() {
         audit.run(&[name]);
         carve_cluster_tests::device_of(&namespace, name)
     };
-    let health = || {
-        let status = namespace.get(&["pod", "first"])["status"]["containerStatuses"][0].clone();
+    let health_of = |pod: &str| {
+        let status = namespace.get(&["pod", pod])["status"]["containerStatuses"][0].clone();
         status["allocatedResourcesStatus"][0]["resources"][0]["health"].clone()
     };
+    let health = || health_of("first");
     assert_eq!(start("first"), "gpu-0-frac");
     agent.until("the pod's device is well", || health() == "Healthy");
     let sick = |gpu: &str| {
@@ -246,6 +247,37 @@ fn gpus_get_sick_and_well() {
     let all = ["first", "elsewhere", "again"];
     audit.delete(&all);
     audit.gone(&all);
+    audit.clean();
+
+    // An instance does not come back with its GPU.
+    let cut = |name: &str| {
+        namespace.apply(&node.claiming_pod(name, &Ask::profile("mig", "1g.18gb")));
+        audit.run(&[name]);
+        agent.until("the pod's instance is well", || health_of(name) == "Healthy");
+        carve_cluster_tests::device_of(&namespace, name)
+    };
+    let device = cut("cut");
+    assert!(device.starts_with("gpu-0-mig"), "{device}");
+    node.machine().change_world(|host| host.lose(GpuIndex(0))).expect("lost");
+    agent.until("the pod shows that its GPU is lost", || health_of("cut") == "Unhealthy");
+    node.machine().change_world(|host| host.find_again(GpuIndex(0))).expect("found");
+    let values = |device: &str| taints(&cluster, device).into_iter().flatten().collect::<Vec<_>>();
+    agent.until("only that instance stays tainted", || {
+        let (of_gpu, of_device) = (values("gpu-0"), values(&device));
+        of_gpu == of_device
+            && !of_gpu.is_empty()
+            && of_gpu.iter().all(|value| value == "MIG-instance-is-gone")
+    });
+    assert_eq!(health_of("cut"), "Unhealthy");
+    let title = format!("claim {}/cut", namespace.name());
+    agent.until("whose it was is told", || {
+        cluster.told("InstanceGone").iter().any(|text| text.contains(&title))
+    });
+    audit.delete(&["cut"]);
+    audit.gone(&["cut"]);
+    cut("new");
+    audit.delete(&["new"]);
+    audit.gone(&["new"]);
     audit.clean();
     agent.remove();
 }

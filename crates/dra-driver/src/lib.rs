@@ -25,6 +25,7 @@ mod services;
 mod stale;
 mod sweep;
 mod turns;
+mod vanished;
 
 pub use claim_spec::{CdiNames, NodeFiles, Places};
 pub use limits::{ContextMemory, leave_preload};
@@ -35,3 +36,4 @@ pub use record::{ClaimRecord, DeviceRecord, RecordError, RecordStore, Records, S
 pub use server::{Driver, Pace, Registered, ServeError, serve, serve_at};
 pub use sweep::Swept;
 pub use turns::{SetTurns, SmiTurns};
+pub use vanished::Vanished;

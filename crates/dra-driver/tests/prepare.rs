@@ -310,6 +310,26 @@ fn instances_that_somebody_else_made_are_left_alone_and_named() {
 }
 
 #[test]
+fn an_instance_that_went_with_its_gpu_is_missed_until_its_claim_goes() {
+    let mut node = Node::new(MACHINE);
+    let mig = claim("a", vec![result("r", "gpu-0-mig-1g18gb-19-6", None, &[])]);
+    node.prepare(&mig).unwrap();
+    node.prepare(&claim("b", vec![result("r", "gpu-1-frac", Some("s1"), &[("memory", "5Gi")])])).unwrap();
+    assert_eq!(node.preparer().vanished(&node.host).unwrap(), []);
+    node.host.lose(GpuIndex(0));
+    assert_eq!(node.preparer().vanished(&node.host).unwrap(), [], "nobody knows how it comes back");
+    node.host.find_again(GpuIndex(0));
+    let missed = node.preparer().vanished(&node.host).unwrap();
+    let [only] = &missed[..] else { panic!("{missed:?}") };
+    assert_eq!((only.claim.as_str(), only.place.start), ("team/claim-a", 6));
+    assert_eq!(only.gpu, node.host.gpus().unwrap()[0].uuid);
+    node.unprepare("a").unwrap();
+    assert_eq!(node.preparer().vanished(&node.host).unwrap(), []);
+    node.prepare(&mig).unwrap();
+    assert_eq!(node.preparer().vanished(&node.host).unwrap(), []);
+}
+
+#[test]
 fn after_a_reboot_claims_are_made_anew() {
     let mut node = Node::new(MACHINE);
     let mig = claim("a", vec![result("r", "gpu-0-mig-1g18gb-19-6", None, &[])]);

@@ -13,6 +13,8 @@ use std::sync::Arc;
 pub(crate) struct Offerable {
     pub(crate) gpus: Vec<GpuFacts>,
     pub(crate) withheld: Vec<String>,
+    /// Claims whose instances are gone, in words.
+    pub(crate) gone: Vec<String>,
 }
 
 /// Reads what is missing about the GPUs. What they can be cut into is asked once: it does not change.
@@ -36,10 +38,11 @@ pub(crate) async fn facts(
         };
         let read: Result<Vec<_>, carve_gpu_host::HostError> =
             unknown.into_iter().map(|(uuid, index)| Ok((uuid, table(index)?))).collect();
-        (read, preparer.foreign(host))
+        (read, preparer.foreign(host), preparer.vanished(host))
     });
-    let (read, foreign) = asked.await.map_err(|gone| gone.to_string())?;
+    let (read, foreign, vanished) = asked.await.map_err(|gone| gone.to_string())?;
     tables.extend(read.map_err(|error| format!("the GPUs can not be read: {error}"))?);
+    let vanished = vanished.map_err(|error| error.to_string())?;
 
     let mut offerable = Offerable::default();
     for gpu in news.node.gpus.iter() {
@@ -67,7 +70,20 @@ pub(crate) async fn facts(
             let places = profile.placements.iter().map(|place| ((profile.id, place.start), vec![taint(why)]));
             Some(places.collect::<Vec<_>>())
         });
-        let mig_taints = if sick.is_some() { BTreeMap::new() } else { sick_instances.flatten().collect() };
+        let gone = vanished.iter().filter(|gone| gone.gpu == gpu.gpu.uuid);
+        let gone_instances =
+            gone.clone().map(|gone| ((gone.place.id, gone.place.start), vec![taint("MIG instance is gone")]));
+        let mig_taints = match sick {
+            Some(_) => BTreeMap::new(),
+            None => sick_instances.flatten().chain(gone_instances).collect(),
+        };
+        offerable.gone.extend(gone.map(|gone| {
+            format!(
+                "GPU {} came back without the MIG instance {} of claim {}: what its containers have is no more; delete \
+                 its pods, and those that follow get a new one",
+                gpu.gpu.index, gone.place.profile, gone.claim
+            )
+        }));
         offerable.gpus.push(GpuFacts {
             gpu: gpu.gpu.clone(),
             reserved: gpu.reserved,

@@ -122,6 +122,9 @@ impl Publish {
         for withheld in &facts.withheld {
             self.tell(Tone::Warning, "GpuWithheld", withheld.clone());
         }
+        for gone in &facts.gone {
+            self.tell(Tone::Warning, "InstanceGone", gone.clone());
+        }
         let layout = layout(&news.node.driver, &facts.gpus, &ways).packed();
         self.healthy.send_if_modified(|known| {
             let health = health(&layout, self.api.node());
