@@ -51,8 +51,19 @@ pub struct Rest {
     pub processes: BTreeMap<String, Footprint>,
     /// What nodes have: files, MIG devices, daemons, mounts; one line each.
     pub things: BTreeSet<String>,
-    /// Bytes that agents keep on disk.
+    /// Bytes that agents keep on disk, beside their books.
     pub kept: u64,
+    /// What was used by whom, which grows with pods until an hour is old.
+    pub books: Books,
+}
+
+/// Books of the agents: a file for each node and hour.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Books {
+    /// Hours of which there are any.
+    pub hours: usize,
+    /// Bytes of all of them.
+    pub bytes: u64,
 }
 
 /// By how much a process may grow until it counts as one that leaks: what allocators keep comes and goes.
@@ -72,6 +83,13 @@ pub fn leaks(rests: &[Rest]) -> Vec<String> {
         found.extend(left.chain(lost));
         if rest.kept > first.kept + KEPT {
             found.push(format!("look {number}: agents keep {} bytes, {} at first", rest.kept, first.kept));
+        }
+    }
+    for (number, rest) in rests.iter().enumerate() {
+        // The hour in which it began and the one in which it ended count as well.
+        let hours = (rest.minute / 60.0) as usize + 2;
+        if rest.books.hours > hours {
+            found.push(format!("look {number}: books of {} hours, and {hours} can be", rest.books.hours));
         }
     }
     let names: BTreeSet<&String> = rests.iter().flat_map(|rest| rest.processes.keys()).collect();
@@ -121,13 +139,17 @@ impl Tally {
 pub fn page(told: &str, tally: &Tally, rests: &[Rest], found: &[String]) -> String {
     let mut text = format!("# A soak\n\n{told}\n\n## What came\n\n| | |\n|---|---:|\n{}\n", tally.rows());
     text.push_str("## What was left, each time nobody had anything\n\n");
-    text.push_str("| look | minute | files, devices, daemons, mounts | more than at first | fewer | bytes kept |\n|---:|---:|---:|---:|---:|---:|\n");
+    text.push_str("| look | minute | files, devices, daemons, mounts | more than at first | fewer | bytes kept | hours, bytes of books |\n|---:|---:|---:|---:|---:|---:|---:|\n");
     let first = rests.first().cloned().unwrap_or_default();
     for (number, rest) in rests.iter().enumerate() {
         let left = rest.things.difference(&first.things).count();
         let lost = first.things.difference(&rest.things).count();
         let (minute, things, kept) = (rest.minute, rest.things.len(), rest.kept);
-        let _ = writeln!(text, "| {number} | {minute:.0} | {things} | {left} | {lost} | {kept} |");
+        let Books { hours, bytes } = rest.books;
+        let _ = writeln!(
+            text,
+            "| {number} | {minute:.0} | {things} | {left} | {lost} | {kept} | {hours}, {bytes} |"
+        );
     }
     text.push_str("\n## Processes\n\nAt each look: memory in MiB, open files (sockets among them), threads. A process that was killed in between is another one, marked •.\n\n");
     let looks: String = (0..rests.len()).map(|number| format!(" look {number} |")).collect();
@@ -161,7 +183,7 @@ pub fn page(told: &str, tally: &Tally, rests: &[Rest], found: &[String]) -> Stri
 
 #[cfg(test)]
 mod tests {
-    use super::{Footprint, Rest, Tally, leaks, page};
+    use super::{Books, Footprint, Rest, Tally, leaks, page};
     use std::collections::{BTreeMap, BTreeSet};
 
     fn rest(pid: u32, memory: u64, files: u64, things: &[&str]) -> Rest {
@@ -171,6 +193,7 @@ mod tests {
             processes: BTreeMap::from([("agent".to_owned(), footprint)]),
             things: things.iter().map(|thing| (*thing).to_owned()).collect::<BTreeSet<_>>(),
             kept: 100,
+            books: Books { hours: 2, bytes: 1000 },
         }
     }
 
@@ -178,6 +201,15 @@ mod tests {
     fn what_stays_is_found() {
         let rests = [rest(1, 40_000, 20, &["a"]), rest(1, 41_000, 21, &["a", "b"]), rest(1, 40_500, 20, &[])];
         assert_eq!(leaks(&rests), ["look 1: left: b", "look 2: lost: a"]);
+    }
+
+    #[test]
+    fn books_that_nobody_closes_are_found() {
+        let mut rests = [rest(1, 40_000, 20, &[]), rest(1, 40_000, 20, &[])];
+        rests[1].books = Books { hours: 3, bytes: 900_000 };
+        assert_eq!(leaks(&rests), ["look 1: books of 3 hours, and 2 can be"]);
+        rests[1].minute = 61.0;
+        assert_eq!(leaks(&rests), Vec::<String>::new(), "they grow with what happened");
     }
 
     #[test]

@@ -86,8 +86,8 @@ fn look(roads: &mut Roads<'_>, tally: &mut Tally, began: Instant) -> Rest {
     roads.clear();
     roads.fill();
     roads.clear();
+    roads.every_layout();
     // Whoever takes back what nobody asks for, and connections that nobody uses, have their time.
     std::thread::sleep(Duration::from_secs(15));
-    let (processes, things, kept) = roads.look();
-    Rest { minute: began.elapsed().as_secs_f64() / 60.0, processes, things, kept }
+    roads.look(began.elapsed().as_secs_f64() / 60.0)
 }

@@ -1,6 +1,6 @@
 //! The three roads to a slice, each with a node and an agent of its own, and pods that come and go on them.
 
-use carve_cluster_tests::soak::{Footprint, Tally};
+use carve_cluster_tests::soak::{Books, Footprint, Rest, Tally};
 use carve_cluster_tests::{
     Ask, Background, Chance, Churn, Cluster, ControlPlane, FOLDERS, GpuNode, Holdings, Namespace, PATIENCE,
     PartsAsk, PartsWatch, Pod, apply_classes, limiter_library, why_waiting,
@@ -94,10 +94,7 @@ impl<'a> Roads<'a> {
 
     /// Everything that comes later comes once, so that what is made at a first time and kept for the next is there before anybody looks.
     pub(crate) fn warm(&mut self) {
-        for config in CONFIGS {
-            self.until("the layout can be asked for", || self.wish(config).is_ok());
-            self.until(&format!("{config} is there"), || self.is_laid_out(config));
-        }
+        self.every_layout();
         for (number, ask) in asks().iter().enumerate() {
             self.apply(1, &self.nodes[1].claiming_pod(&format!("warm-{number}"), ask));
         }
@@ -105,6 +102,15 @@ impl<'a> Roads<'a> {
             self.pods(1).iter().filter(|pod| runs(pod)).count() >= 3
         });
         self.clear();
+    }
+
+    /// Every layout once: an agent goes on serving a resource that it has offered, with none of it, and one that was started again knows only what is
+    /// there.
+    pub(crate) fn every_layout(&self) {
+        for config in CONFIGS.iter().chain(CONFIGS.first()) {
+            self.until("the layout can be asked for", || self.wish(config).is_ok());
+            self.until(&format!("{config} is there"), || self.is_laid_out(config));
+        }
     }
 
     fn is_laid_out(&self, config: &str) -> bool {
@@ -420,7 +426,7 @@ impl<'a> Roads<'a> {
     }
 
     /// Processes, what nodes have, and how much agents keep on disk.
-    pub(crate) fn look(&self) -> (BTreeMap<String, Footprint>, BTreeSet<String>, u64) {
+    pub(crate) fn look(&self, minute: f64) -> Rest {
         let mut processes = BTreeMap::new();
         let agents = ROADS.iter().zip(&self.agents).map(|(road, agent)| (format!("agent, {road}"), agent));
         let controllers = (0..2).map(|number| (format!("controller {number}"), self.plane.replica(number)));
@@ -429,6 +435,8 @@ impl<'a> Roads<'a> {
             processes.insert(name, Footprint::of(pid).expect("it runs"));
         }
         let (mut things, mut kept) = (BTreeSet::new(), 0);
+        let (mut hours, mut bytes) = (BTreeSet::new(), 0);
+        let number = |text: String| text.trim().parse::<u64>().unwrap_or(0);
         for node in &self.nodes {
             let mut find = vec!["find"];
             find.extend(FOLDERS);
@@ -437,7 +445,7 @@ impl<'a> Roads<'a> {
             let state = node.files("state").display().to_string();
             let scripts = [
                 find.join(" "),
-                format!("find {state}"),
+                format!("find {state} -not -path '*/ledger/*'"),
                 "pgrep -a -f '[n]vidia-cuda-mps' | cut -d' ' -f2-".to_owned(),
                 "cut -d' ' -f2 /proc/mounts | grep -e carve/ -e nvidia".to_owned(),
             ];
@@ -445,8 +453,10 @@ impl<'a> Roads<'a> {
                 let lines = self.cluster.on(node.name(), &["sh", "-c", &script]);
                 things.extend(lines.lines().map(|line| format!("{}: {line}", node.name())));
             }
-            let bytes = self.cluster.on(node.name(), &["sh", "-c", &format!("du -sb {state} | cut -f1")]);
-            kept += bytes.trim().parse::<u64>().unwrap_or(0);
+            let ask = |script: String| self.cluster.on(node.name(), &["sh", "-c", &script]);
+            kept += number(ask(format!("du -sb --exclude=ledger {state} | cut -f1")));
+            bytes += number(ask(format!("du -sb {state}/ledger | cut -f1")));
+            hours.extend(ask(format!("ls {state}/ledger")).lines().map(str::to_owned));
             let machine = node.machine();
             for gpu in machine.gpus().unwrap_or_default() {
                 let devices = machine.mig_devices(gpu.index).unwrap_or_default();
@@ -454,6 +464,6 @@ impl<'a> Roads<'a> {
                     .extend(devices.into_iter().map(|device| format!("{}: {}", node.name(), device.uuid.0)));
             }
         }
-        (processes, things, kept)
+        Rest { minute, processes, things, kept, books: Books { hours: hours.len(), bytes } }
     }
 }
