@@ -314,7 +314,11 @@ fn an_instance_that_went_with_its_gpu_is_missed_until_its_claim_goes() {
     let mut node = Node::new(MACHINE);
     let mig = claim("a", vec![result("r", "gpu-0-mig-1g18gb-19-6", None, &[])]);
     node.prepare(&mig).unwrap();
-    node.prepare(&claim("b", vec![result("r", "gpu-1-frac", Some("s1"), &[("memory", "5Gi")])])).unwrap();
+    node.prepare(&claim(
+        "b",
+        vec![result("r", "gpu-1-frac", Some("s1"), &[("memory", "5Gi"), ("compute", "25")])],
+    ))
+    .unwrap();
     assert_eq!(node.preparer().vanished(&node.host).unwrap(), []);
     node.host.lose(GpuIndex(0));
     assert_eq!(node.preparer().vanished(&node.host).unwrap(), [], "nobody knows how it comes back");
