@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/component-base/cli"
-	kubectl "k8s.io/kubectl/pkg/cmd"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -30,8 +29,6 @@ func component(name string) *cobra.Command {
 		return scheduler.NewSchedulerCommand()
 	case "kubelet":
 		return kubelet.NewKubeletCommand(context.Background())
-	case "kubectl":
-		return kubectl.NewDefaultKubectlCommand()
 	}
 	return nil
 }
@@ -47,6 +44,6 @@ func main() {
 			os.Exit(cli.Run(command))
 		}
 	}
-	fmt.Fprintln(os.Stderr, "usage: kubernetes kube-apiserver|kube-controller-manager|kube-scheduler|kubelet|kubectl ARGUMENTS")
+	fmt.Fprintln(os.Stderr, "usage: kubernetes kube-apiserver|kube-controller-manager|kube-scheduler|kubelet ARGUMENTS")
 	os.Exit(2)
 }

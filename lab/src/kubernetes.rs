@@ -1,4 +1,4 @@
-//! Builds the Kubernetes of the lab: one program from its Go module, once for each release.
+//! Builds the Kubernetes of the lab: one program from its Go module, and kubectl beside it, once for each release.
 
 use crate::places::Places;
 use crate::programs::follow;
@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Changes when the sources under `lab/kubernetes` do in a way that matters.
-const EDITION: &str = "1";
+const EDITION: &str = "2";
 
-/// The folder with the program and its names (`kubelet`, `kubectl`, …), built if it is not there.
+/// The folder with the program, its names (`kubelet`, …) and kubectl, built if it is not there.
 pub(crate) fn built(places: &Places, release: Release) -> Result<PathBuf> {
     let folder = places.cache().join(format!("kubernetes-{}-{EDITION}", release.version));
     let program = folder.join("kubernetes");
@@ -32,9 +32,11 @@ fn build(places: &Places, release: Release, folder: &Path) -> Result<()> {
     if work.exists() {
         fs::remove_dir_all(&work)?;
     }
-    fs::create_dir_all(&work)?;
+    fs::create_dir_all(work.join("kubectl"))?;
     let manifest = fs::read_to_string(source.join("go.mod")).context("lab/kubernetes/go.mod")?;
-    fs::copy(source.join("main.go"), work.join("main.go"))?;
+    for file in ["main.go", "kubectl/main.go"] {
+        fs::copy(source.join(file), work.join(file)).context(file)?;
+    }
     if release == Release::DEFAULT {
         fs::write(work.join("go.mod"), manifest)?;
         fs::copy(source.join("go.sum"), work.join("go.sum"))?;
@@ -58,16 +60,18 @@ fn build(places: &Places, release: Release, folder: &Path) -> Result<()> {
         fs::remove_dir_all(&new)?;
     }
     fs::create_dir_all(&new)?;
-    let mut go = Command::new("go");
-    go.args(["build", "-v", "-trimpath", "-ldflags", &flags.join(" "), "-o"])
-        .arg(new.join("kubernetes"))
-        .arg(".")
-        .current_dir(&work)
-        .env("CGO_ENABLED", "0")
-        .env("GOFLAGS", "-mod=mod -buildvcs=false")
-        .env("GOWORK", "off");
-    follow(&mut go).context("building Kubernetes from its Go module")?;
-    for name in ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl"] {
+    for (package, program) in [(".", "kubernetes"), ("./kubectl", "kubectl")] {
+        let mut go = Command::new("go");
+        go.args(["build", "-v", "-trimpath", "-ldflags", &flags.join(" "), "-o"])
+            .arg(new.join(program))
+            .arg(package)
+            .current_dir(&work)
+            .env("CGO_ENABLED", "0")
+            .env("GOFLAGS", "-mod=mod -buildvcs=false")
+            .env("GOWORK", "off");
+        follow(&mut go).with_context(|| format!("building {program} from Kubernetes' Go module"))?;
+    }
+    for name in ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"] {
         std::os::unix::fs::symlink("kubernetes", new.join(name))?;
     }
     if folder.exists() {
