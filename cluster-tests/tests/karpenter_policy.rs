@@ -246,6 +246,7 @@ fn a_policy_brings_machines_and_pods_come_onto_those_that_are_what_was_promised(
     assert!(!scene.is_held_back(&short));
     // The event follows the condition.
     scene.until("people are told as well", &plane, || times(&scene, "4 promised, 3 advertised") > 0);
+    assert_eq!(times(&scene, "4 promised, 3 advertised"), 1, "{:?}", scene.told(&short, "PromiseBroken"));
     scene.reported.clear();
 
     // Without its policy the pool stays, with its overlay, and says why; where the policy said so, it goes.

@@ -83,13 +83,10 @@ pub(crate) fn is_ci() -> bool {
     std::env::var("CI").as_deref() == Ok("true")
 }
 
-/// Says that files which did not change have the times of the clone before, so that what cargo built then may stay.
-const TIMES_ARE_KEPT: &str = "CARVE_TIMES_ARE_KEPT";
-
-/// Clones of CI share what they build of other people's crates. What is ours is built anew unless times are kept: cargo holds it against
-/// times of files, which a copy of the repository may have from anywhere.
+/// Clones of CI share what they build of other people's crates. What is ours is built anew: cargo holds it against times of files, which a
+/// copy of the repository may have from anywhere.
 pub(crate) fn forget_earlier_clones() -> Result<()> {
-    if !is_ci() || std::env::var_os(TIMES_ARE_KEPT).is_some() {
+    if !is_ci() {
         return Ok(());
     }
     // This very program runs from the usual folder, so cargo is told of another one.
