@@ -42,7 +42,11 @@ pub(crate) async fn facts(
     });
     let (read, foreign, vanished) = asked.await.map_err(|gone| gone.to_string())?;
     tables.extend(read.map_err(|error| format!("the GPUs can not be read: {error}"))?);
-    let vanished = vanished.map_err(|error| error.to_string())?;
+    // GPUs are offered all the same where records can not be read, such as from a broken disk.
+    let vanished = vanished.unwrap_or_else(|error| {
+        tracing::warn!("whether claims have lost their instances is not known: {error}");
+        Vec::new()
+    });
 
     let mut offerable = Offerable::default();
     for gpu in news.node.gpus.iter() {
