@@ -88,6 +88,23 @@ impl GpuNode {
         }
     }
 
+    /// Takes away what agents have said of the node and what was asked of them: one that was killed leaves it, and the next suite would
+    /// find GPUs that are shared on a node that it never touched.
+    fn forget_words(&self) {
+        let metadata = self.cluster.get(&["node", &self.name])["metadata"].clone();
+        let ours = |name: &&String| ["nvidia.com/", "carve.dev/"].iter().any(|of| name.starts_with(of));
+        let nothing = |kind: &str| -> Value {
+            metadata[kind]
+                .as_object()
+                .map(|words| words.keys().filter(ours).map(|name| (name.clone(), Value::Null)).collect())
+                .unwrap_or_default()
+        };
+        let patch = json!({"metadata": {"labels": nothing("labels"), "annotations": nothing("annotations")}});
+        let words = ["patch", "node", &self.name, "--type=merge", "-p", &patch.to_string()];
+        // The next suite begins in any case.
+        let _ = self.cluster.try_kubectl(&words, None);
+    }
+
     pub(crate) fn machine_gpus(&self) -> u32 {
         use carve_gpu_host::GpuHost;
         let machine = self.machine();
@@ -222,6 +239,7 @@ impl GpuNode {
 
 impl Drop for GpuNode {
     fn drop(&mut self) {
+        self.forget_words();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -103,6 +103,10 @@ fn pages_for_nodes_with_claims_do_what_they_say() {
     reader.page("troubleshooting.md");
     cluster.kubectl(&["delete", "deployment", "serve", "--timeout=120s"]);
     none_holds_a_claim(&cluster, &release);
+    // Where another suite defined what Karpenter has, policies brought pools, which outlive them, as the pages say.
+    if cluster.try_kubectl(&["get", "crd", "nodepools.karpenter.sh"], None).is_ok() {
+        cluster.kubectl(&["delete", "nodepools,nodeoverlays", "--all", "--timeout=120s"]);
+    }
     // While its node still has the label: an agent that is only taken off a node leaves everything for the next.
     let said = release.uninstall().unwrap_or_else(|error| panic!("{error}\n{}", release.logs()));
     reader.has_read_everything();

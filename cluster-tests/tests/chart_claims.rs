@@ -43,6 +43,8 @@ fn a_part_outlives_the_release_and_what_it_uses_is_named() {
     release.install(&["agent.mode=claims"]);
     let hami = hami(&cluster, &node, "part");
     release.until("the webhook takes a pod", || namespace.try_apply(&hami).is_ok());
+    let admitted = namespace.get(&["pod", "part"])["metadata"]["labels"]["carve.dev/admitted"].clone();
+    assert_eq!(admitted, "claims", "whoever is ready is asked");
     let running = || namespace.phase("part") == "Running";
     release.until("the part runs", running);
     is_held(&namespace, "part");
@@ -60,6 +62,14 @@ fn a_part_outlives_the_release_and_what_it_uses_is_named() {
         !release.ready("carve-agent").is_empty() && release.ready("carve-controller").len() == 2,
         "{refused}"
     );
+    // Helm takes it for one that goes, until somebody thinks better of it.
+    let status = || release.helm(&["status", release.namespace(), "-n", release.namespace()]);
+    assert!(status().is_ok_and(|said| said.contains("STATUS: uninstalling")), "{:?}", status());
+    let back = ["rollback", release.namespace(), "1", "-n", release.namespace(), "--wait", "--timeout", "8m"];
+    release.helm(&back).unwrap_or_else(|error| panic!("{error}\n{}", release.logs()));
+    assert!(status().is_ok_and(|said| said.contains("STATUS: deployed")), "{:?}", status());
+    assert_eq!(container(&namespace, "part")["containerID"], id, "the pod goes on");
+    release.uninstall().expect_err("the claim is still held");
     // Somebody insists, and Helm goes on where that has ended.
     let carve = stand_ins().map(|folder| folder.join("carve").display().to_string()).expect("it was built");
     let insisted =

@@ -1,6 +1,8 @@
 //! What the kernel tells about GPUs in `/proc` and `/sys`, as regular files for a simulated machine.
 
 use carve_gpu_host::{Gpu, mig_minors};
+use carve_gpu_model::PciId;
+use carve_gpu_model::products::CATALOGUE;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -15,6 +17,17 @@ const CONFIGURATION_SPACE: usize = 256;
 pub(crate) fn write_fixed(root: &Path) -> io::Result<()> {
     write(root, "proc/modules", "nvidia 14000000 0 - Live 0x0000000000000000 (PO)\n")?;
     fs::create_dir_all(root.join("sys/bus/pci/devices"))
+}
+
+/// A list of what PCI devices are called, as distributions have it, with nothing but GPUs.
+pub(crate) fn write_names(root: &Path) -> io::Result<()> {
+    let boards = CATALOGUE.iter().flat_map(|product| product.boards);
+    let devices: String = boards
+        .flat_map(|board| board.pci_devices.iter().map(|device| format!("\t{device:04x}  {}\n", board.name)))
+        .collect();
+    let vendor = PciId::NVIDIA;
+    let classes = "C 03  Display controller\n\t02  3D controller\n";
+    write(root, "usr/share/misc/pci.ids", &format!("{vendor:04x}  NVIDIA Corporation\n{devices}{classes}"))
 }
 
 /// Replaces the files of the machine before by those of this one.

@@ -23,6 +23,7 @@ struct Pair {
 
 fn pair() -> Option<Pair> {
     let cage = Cage::new(&Incumbents::locate()?).unwrap()?;
+    cage.name_devices().unwrap();
     Some(Pair { cage, carve: Carve::new() })
 }
 

@@ -1,5 +1,6 @@
 //! The project's own tasks: `cargo xtask tidy | test | ci | programs | properties | suites | suite-runs | incumbents | cuda-symbols | limiter | dashboards | page | api | book | reference | deny | dist | lab | fuzz`.
 
+mod alone;
 mod api;
 mod book;
 mod cuda_symbols;

@@ -11,11 +11,16 @@ use carve_lab::{Lab, NAMED, Places, Wanted};
 use std::fs;
 use std::path::Path;
 
-/// Names of the labs. Most of a suite is waiting for kubelets, so two cores carry more than one lab.
+/// Names of the labs. Most of a suite is waiting for kubelets, so two cores carry more than one lab; three were slower than two.
 const LABS: &[&str] = &["first", "second"];
 
 /// Where the suites are.
-pub(crate) const FOLDER: &str = "cluster-tests";
+const FOLDER: &str = "cluster-tests";
+
+/// Whether a program needs a lab.
+pub(crate) fn is_suite(program: &TestProgram) -> bool {
+    program.source.starts_with(Path::new(FOLDER).join("tests"))
+}
 
 /// Names of all suites.
 pub(crate) fn names() -> Result<Vec<String>> {

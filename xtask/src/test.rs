@@ -1,20 +1,20 @@
 //! The README's test command: every check the project has, with the time each took.
 //!
 //! ```text
-//!  build everything ─▶ suites in two labs, which mostly wait ─────────▶ test programs, two at a time ─▶ the page, its API, packages
-//!                   └▶ lints, each crate alone, dependencies, book, fuzz ┘
-//!                      targets, with what the labs leave of the processors
+//!  build programs, suites ─▶ suites in two labs, which mostly wait ────▶ test programs, two at a time ─▶ the page, its API, packages
+//!                         └▶ build test programs, lints, each crate     ┘
+//!                            alone, dependencies, book, fuzz targets, with
+//!                            what the labs leave of the processors
 //! ```
 
 use crate::programs::{self, TestProgram};
 use crate::queue::{Place, SILENT, run_all};
 use crate::run::{cargo, forget_earlier_clones, run};
 use crate::suites::{self, Told};
-use crate::tidy::manifests;
 use crate::times::Times;
 use crate::{
-    api, book, cuda_symbols, deny, dist, fuzz, incumbents, limiter, page, permissions, previous, properties,
-    suite_runs, tidy,
+    alone, api, book, cuda_symbols, deny, dist, fuzz, incumbents, limiter, page, permissions, previous,
+    properties, suite_runs, tidy,
 };
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -132,7 +132,7 @@ pub(crate) fn suites(words: &[&str]) -> Result<()> {
 pub(crate) fn programs() -> Result<()> {
     let (steps, mut times) = (Steps::default(), Times::remembered());
     let built = build(&steps, &[])?;
-    let result = steps.step("tests", || run_programs(&built, &mut times));
+    let result = steps.step("tests", || run_programs(&built, &built.programs, &mut times));
     steps.tell(&times);
     result
 }
@@ -148,13 +148,15 @@ fn everything(steps: &Steps, times: &mut Times) -> Result<()> {
     steps.step("format", || run(cargo().args(["fmt", "--all", "--check"])))?;
     steps.step("CUDA's functions", cuda_symbols::for_tests)?;
     steps.step("earlier clones", forget_earlier_clones)?;
-    let built = build(steps, &[])?;
+    let built = build(steps, &suites::names()?)?;
+    let mut programs = None;
     let in_labs = std::thread::scope(|scope| {
         let mut beside = Some(scope.spawn(|| without_hurry(steps)));
         let mut done = Ok(());
         let mut quiet = || {
             if let Some(lane) = beside.take() {
-                done = lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                let (others, checked) = lane.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                (programs, done) = (others, checked);
             }
         };
         let start = Instant::now();
@@ -167,7 +169,7 @@ fn everything(steps: &Steps, times: &mut Times) -> Result<()> {
     });
     // Whoever waited an hour wants to know all that failed.
     let rest = [
-        steps.step("tests", || run_programs(&built, times)),
+        programs.map_or(Ok(()), |programs| steps.step("tests", || run_programs(&built, &programs, times))),
         steps.step("page", page::page_of_built),
         steps.step("api", api::api_of_built),
         steps.step("packages", dist::quick_of_built),
@@ -189,34 +191,37 @@ fn build(steps: &Steps, only: &[String]) -> Result<Built> {
     let (limiter, allocator) =
         steps.step("limiter", || Ok((limiter::build_both()?, limiter::allocator()?)))?;
     let previous = steps.step("the release before", previous::for_tests)?;
-    let all = steps.step("test programs", || programs::build(only))?;
-    let (suites, programs) = all.into_iter().partition(|program| program.source.starts_with(suites::FOLDER));
+    let step = if only.is_empty() { "test programs" } else { "suites' programs" };
+    let all = steps.step(step, || programs::build(only))?;
+    let (suites, programs) = all.into_iter().partition(suites::is_suite);
     Ok(Built { incumbents, limiter, previous, allocator, suites, programs })
 }
 
-/// Checks that only compute: whoever waits for a kubelet goes first.
-fn without_hurry(steps: &Steps) -> Result<()> {
+/// What only computes, for whoever waits for a kubelet goes first: the test programs that need no cluster, if they could be built, and
+/// what the checks say.
+fn without_hurry(steps: &Steps) -> (Option<Vec<TestProgram>>, Result<()>) {
     // Counts for this thread and for what it starts.
     #[cfg(target_os = "linux")]
-    rustix::process::nice(10)?;
+    if let Err(error) = rustix::process::nice(19) {
+        return (None, Err(error.into()));
+    }
+    let (programs, built) = match steps.step("test programs", || programs::build(&[])) {
+        Ok(all) => (Some(all.into_iter().filter(|program| !suites::is_suite(program)).collect()), Ok(())),
+        Err(error) => (None, Err(error)),
+    };
     let lints = steps.step("lints", || {
         run(cargo().args(["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))
     });
-    // A manifest that only works because another crate switches a feature on is found here.
-    let alone = steps.step("each crate alone", || {
-        manifests()?
-            .iter()
-            .try_for_each(|manifest| run(cargo().args(["check", "--quiet", "--manifest-path"]).arg(manifest)))
-    });
+    let alone = steps.step("each crate alone", alone::each_crate);
     let dependencies = steps.step("dependencies", || deny::deny(deny::Words::Wrong));
     let book = steps.step("book", book::book);
     let fuzz = steps.step("fuzz targets", || fuzz::fuzz(fuzz::RUNS));
-    lints.and(alone).and(dependencies).and(book).and(fuzz)
+    (programs, built.and(lints).and(alone).and(dependencies).and(book).and(fuzz))
 }
 
 /// Runs every test program that needs no cluster, as many at once as there are processors.
-fn run_programs(built: &Built, times: &mut Times) -> Result<()> {
-    let mut jobs: Vec<_> = built.programs.iter().map(TestProgram::job).collect();
+fn run_programs(built: &Built, programs: &[TestProgram], times: &mut Times) -> Result<()> {
+    let mut jobs: Vec<_> = programs.iter().map(TestProgram::job).collect();
     jobs.push(programs::documentation());
     let told = [
         ("CARVE_INCUMBENTS", built.incumbents.clone()),

@@ -174,7 +174,7 @@ fn section<'a>(manifest: &'a str, header: &str) -> Vec<&'a str> {
 }
 
 /// The manifest of every crate.
-pub(crate) fn manifests() -> Result<Vec<PathBuf>> {
+fn manifests() -> Result<Vec<PathBuf>> {
     let crates = fs::read_dir(root().join("crates"))?.filter_map(|entry| Some(entry.ok()?.path()));
     let others =
         ["bin/carve", "cluster-tests", "conformance", "lab", "xtask"].map(|folder| root().join(folder));

@@ -29,6 +29,8 @@ impl Embedded {
     pub fn new(client: Client) -> Self {
         let cluster = Arc::new(Mutex::new(Cluster::default()));
         let knowledge = Knowledge::new(Arc::clone(&cluster), "gpu.carve.dev", Some(Road::Scheduler));
+        // By whoever holds it; there is nobody to tell.
+        knowledge.will_be_asked();
         Embedded { client, cluster, knowledge }
     }
 

@@ -152,7 +152,14 @@ pub async fn run(
             keeper.keep(client.clone(), &told),
             kubernetes.follow(Arc::clone(&cluster)),
             knowledge.learn(client.clone()),
-            register(client.clone(), &options.reached, &options.namespace, certificates.clone(), leads()),
+            register(
+                client.clone(),
+                &knowledge,
+                &options.reached,
+                &options.namespace,
+                certificates.clone(),
+                leads()
+            ),
             templates::sweep(client.clone(), leads()),
             repartition::run(client.clone(), metrics.clone(), leads()),
             provision::run(client.clone(), &options.namespace, metrics.clone(), leads()),

@@ -36,9 +36,9 @@ pub(crate) fn routes(knowledge: Knowledge, client: Client) -> Router {
 }
 
 async fn ready(State(door): State<Door>) -> Response {
-    match door.knowledge.settled_road() {
-        Some(_) => "ok".into_response(),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "the cluster is not known yet\n").into_response(),
+    match door.knowledge.waits_for() {
+        None => "ok".into_response(),
+        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
     }
 }
 

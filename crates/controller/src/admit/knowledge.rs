@@ -12,6 +12,7 @@ use k8s_openapi::api::resource::v1::{DeviceClass, ResourceSlice};
 use kube::api::ListParams;
 use kube::runtime::watcher;
 use kube::{Api, Client};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub(crate) struct Knowledge {
     road: Arc<Mutex<Option<Road>>>,
     policies: Arc<Mutex<Policies>>,
     namespaces: Arc<Mutex<Namespaces>>,
+    /// Whether the API server has been told to ask.
+    asked: Arc<AtomicBool>,
     driver: String,
 }
 
@@ -45,6 +48,7 @@ impl Knowledge {
             road: Arc::new(Mutex::new(road)),
             policies: Arc::default(),
             namespaces: Arc::default(),
+            asked: Arc::default(),
             driver: driver.to_owned(),
         }
     }
@@ -62,6 +66,25 @@ impl Knowledge {
         };
         let rules_known = locked(&self.policies).is_known() && locked(&self.namespaces).is_known();
         (known && rules_known).then_some(road)
+    }
+
+    /// Whether the API server asks about pods: whoever is ready before that lets them pass.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// What is still waited for before pods may come.
+    pub(crate) fn waits_for(&self) -> Option<&'static str> {
+        if self.settled_road().is_none() {
+            return Some("the cluster is not known yet");
+        }
+        (!self.is_asked())
+            .then_some("the API server does not ask yet: there are no webhook configurations 'carve'")
+    }
+
+    /// From now on the API server asks.
+    pub(crate) fn will_be_asked(&self) {
+        self.asked.store(true, Ordering::Relaxed);
     }
 
     /// The policy of a namespace, or why it can not be known.
@@ -142,3 +165,24 @@ const POLICIES: Told<Policies> =
 const NAMESPACES: Told<Namespaces> =
     Told { seen: Namespaces::seen, gone: Namespaces::gone, listed: Namespaces::listed };
 const SLICES: Told<Slices> = Told { seen: Slices::seen, gone: Slices::gone, listed: Slices::listed };
+
+#[cfg(test)]
+mod tests {
+    use super::{Knowledge, locked};
+    use carve_admission::Road;
+
+    #[test]
+    fn a_replica_is_ready_when_it_knows_the_cluster_and_is_asked() {
+        let knowledge = Knowledge::new(std::sync::Arc::default(), "gpu.carve.dev", Some(Road::Claims));
+        let waits = |words: &str| knowledge.waits_for().is_some_and(|why| why.contains(words));
+        assert!(waits("not known yet"));
+        locked(&knowledge.slices).listed(&[]);
+        locked(&knowledge.policies).listed(&[]);
+        assert!(waits("not known yet"));
+        locked(&knowledge.namespaces).listed(&[]);
+        assert!(waits("does not ask yet"));
+        // Whoever answers and whoever registers share it.
+        knowledge.clone().will_be_asked();
+        assert_eq!(knowledge.waits_for(), None);
+    }
+}
