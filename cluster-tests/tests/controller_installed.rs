@@ -199,9 +199,10 @@ fn the_shipped_manifests_work_with_the_rights_that_they_name() {
     // The leader goes, without a chance to say so.
     let first = installed.leaders().remove(0);
     cluster.kubectl(&["delete", "pod", &first, "-n", "carve", "--force", "--grace-period=0"]);
+    // It may still place a pod in its last moment, so the second pod comes when another leads.
+    let other_leads = || matches!(installed.leaders().as_slice(), [leader] if *leader != first);
+    cluster.until_or("another replica leads", PATIENCE, other_leads, || installed.logs());
     create("second");
-    let leaders = installed.leaders();
-    assert!(leaders.len() == 1 && leaders[0] != first, "{leaders:?} after {first}");
     let logs = installed.logs();
     assert!(!logs.contains("orbidden") && !logs.contains("certificate signed by unknown"), "{logs}");
 }
