@@ -1,39 +1,25 @@
 //! Each crate checked by itself: a manifest that only works because another crate switches a feature on is found here.
 //!
-//! What such a check says depends on sources alone, so that one which passed is not made again where those are the same: some forty checks
-//! with features of their own would build most of the workspace many times.
+//! Some forty checks with features of their own would build most of the workspace many times, so only those are made whose sources changed.
 
+use crate::passed::{Sources, unless_passed};
+use crate::root;
 use crate::run::{cargo, read, run};
-use crate::{cache, root};
 use anyhow::{Context, Result};
-use carve_oci_image::sha256;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Checks every crate by itself that has not passed as it is.
 pub(crate) fn each_crate() -> Result<()> {
     let crates = crates(&read(cargo().args(["metadata", "--no-deps", "--format-version=1"]))?)?;
-    let passed = cache().join("alone");
-    fs::create_dir_all(&passed)?;
-    // Without a clean tree of git's nobody knows what the sources are.
-    let all = committed()?.zip(compiler().ok());
+    let all = Sources::committed();
     let mut known = 0;
     for (name, member) in &crates {
-        let sources = all.as_ref().map(|(files, compiler)| {
-            sha256(format!("{compiler}{}", sources_of(name, &crates, files)).as_bytes())
-        });
-        let note = passed.join(name);
-        if sources.is_some() && fs::read_to_string(&note).ok() == sources {
-            known += 1;
-            continue;
-        }
-        run(cargo().args(["check", "--quiet", "--manifest-path"]).arg(member.folder.join("Cargo.toml")))?;
-        if let Some(sources) = sources {
-            fs::write(&note, sources)?;
-        }
+        let sources = all.as_ref().map(|all| sources_of(name, &crates, all));
+        let manifest = member.folder.join("Cargo.toml");
+        let check = || run(cargo().args(["check", "--quiet", "--manifest-path"]).arg(&manifest));
+        known += usize::from(unless_passed(&format!("alone-{name}"), sources.as_deref(), check)?);
     }
     eprintln!("{} crates, {known} of them as they were when they passed", crates.len());
     Ok(())
@@ -64,23 +50,8 @@ fn crates(metadata: &str) -> Result<BTreeMap<String, Member>> {
     Ok(members)
 }
 
-/// Every file of the last commit with what git calls its contents, or nothing where files are not as they were committed.
-fn committed() -> Result<Option<String>> {
-    let git = |words: &[&str]| read(Command::new("git").args(words).current_dir(root()));
-    if !git(&["status", "--porcelain"]).is_ok_and(|changes| changes.is_empty()) {
-        return Ok(None);
-    }
-    Ok(Some(git(&["ls-tree", "-r", "--format=%(path) %(objectname)", "HEAD"])?))
-}
-
-/// Which compiler checks, and with which flags.
-fn compiler() -> Result<String> {
-    let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
-    Ok(format!("{flags}\n{}", read(Command::new("rustc").arg("-vV").current_dir(root()))?))
-}
-
 /// The files that decide whether a crate passes: its own, those of all crates it is built with, and what the workspace says.
-fn sources_of(name: &str, crates: &BTreeMap<String, Member>, files: &str) -> String {
+fn sources_of(name: &str, crates: &BTreeMap<String, Member>, all: &Sources) -> String {
     let (mut found, mut next) = (BTreeSet::new(), vec![name]);
     while let Some(name) = next.pop() {
         let Some(member) = crates.get(name) else { continue };
@@ -88,7 +59,7 @@ fn sources_of(name: &str, crates: &BTreeMap<String, Member>, files: &str) -> Str
             next.extend(member.needs.iter().map(String::as_str));
         }
     }
-    let decides = |file: &Path| {
+    all.name(|file| {
         // Manifests and settings of the workspace, and of cargo.
         file.parent() == Some(Path::new(""))
             || file.starts_with(".cargo")
@@ -97,22 +68,13 @@ fn sources_of(name: &str, crates: &BTreeMap<String, Member>, files: &str) -> Str
                     !["tests", "benches", "examples"].iter().any(|other| inside.starts_with(other))
                 })
             })
-    };
-    let is_page = |line: &&str| line.split(' ').next().is_some_and(|file| file.ends_with(".md"));
-    let lines = files.lines().filter(|line| !is_page(line));
-    lines.filter(|line| decides(Path::new(line.split(' ').next().unwrap_or(line)))).fold(
-        String::new(),
-        |mut all, line| {
-            all.push_str(line);
-            all.push('\n');
-            all
-        },
-    )
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::{crates, sources_of};
+    use crate::passed::Sources;
     use crate::root;
 
     /// Three crates of which the first is built with the second, and tested with the third.
@@ -143,9 +105,9 @@ mod tests {
                 "second/src/lib.rs",
                 "third/src/lib.rs",
             ];
-            all.map(|file| format!("{file} {}\n", if file == changed { "b" } else { "a" })).concat()
+            all.map(|file| format!("{} {file}\n", if file == changed { "b" } else { "a" })).concat()
         };
-        let sources = |changed: &str| sources_of("first", &crates, &files(changed));
+        let sources = |changed: &str| sources_of("first", &crates, &Sources::for_test(&files(changed)));
         let before = sources("");
         for changed in
             ["Cargo.lock", "Cargo.toml", "first/Cargo.toml", "first/src/lib.rs", "second/src/lib.rs"]

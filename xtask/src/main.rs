@@ -13,6 +13,7 @@ mod lab;
 mod limiter;
 mod links;
 mod page;
+mod passed;
 mod permissions;
 mod previous;
 mod programs;

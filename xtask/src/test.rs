@@ -7,6 +7,7 @@
 //!                            what the labs leave of the processors
 //! ```
 
+use crate::passed::{Sources, unless_passed};
 use crate::programs::{self, TestProgram};
 use crate::queue::{Place, SILENT, run_all};
 use crate::run::{cargo, forget_earlier_clones, run};
@@ -209,14 +210,22 @@ fn without_hurry(steps: &Steps) -> (Option<Vec<TestProgram>>, Result<()>) {
         Ok(all) => (Some(all.into_iter().filter(|program| !suites::is_suite(program)).collect()), Ok(())),
         Err(error) => (None, Err(error)),
     };
-    let lints = steps.step("lints", || {
-        run(cargo().args(["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]))
-    });
+    let lints = steps.step("lints", lints);
     let alone = steps.step("each crate alone", alone::each_crate);
     let dependencies = steps.step("dependencies", || deny::deny(deny::Words::Wrong));
     let book = steps.step("book", book::book);
     let fuzz = steps.step("fuzz targets", || fuzz::fuzz(fuzz::RUNS));
     (programs, built.and(lints).and(alone).and(dependencies).and(book).and(fuzz))
+}
+
+/// What clippy has to say of everything, unless it had nothing to say of it before.
+fn lints() -> Result<()> {
+    let words = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+    let sources = Sources::committed().map(|all| all.name(|_| true));
+    if unless_passed("lints", sources.as_deref(), || run(cargo().args(words)))? {
+        eprintln!("everything is as it was when it passed");
+    }
+    Ok(())
 }
 
 /// Runs every test program that needs no cluster, as many at once as there are processors.

@@ -280,10 +280,6 @@ impl RecordStore {
         let path = self.path(&record.uid)?;
         let text = serde_json::to_string(record).map_err(io::Error::other);
         let written = text.and_then(|text| write_whole(&path, text.as_bytes()));
-        if written.is_err() {
-            // Half a file takes room that is missing already.
-            let _ = fs::remove_file(path.with_extension("json.new"));
-        }
         written.map_err(io_error("write the record of a claim", &path))
     }
 

@@ -182,13 +182,47 @@ fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Jour
 /// Writes a file so that it is either the old one or the new one, whatever happens in between.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let beside = path.with_extension("json.new");
-    let mut file = File::create(&beside)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&beside, path)?;
+    let written = File::create(&beside).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&beside, path)
+    });
+    if let Err(error) = written {
+        // Half a file takes room that is missing already.
+        let _ = fs::remove_file(&beside);
+        return Err(error);
+    }
     // The rename itself is only on disk once the directory is.
     match path.parent() {
         Some(directory) => File::open(directory)?.sync_all(),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::write_whole;
+    use std::fs;
+
+    #[test]
+    fn a_file_that_can_not_be_written_leaves_the_old_one_and_nothing_beside_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let names = || {
+            let entries = fs::read_dir(folder.path()).expect("the folder");
+            entries.map(|entry| entry.expect("an entry").file_name()).collect::<Vec<_>>()
+        };
+        let path = folder.path().join("state.json");
+        write_whole(&path, b"old").expect("it is written");
+        assert_eq!(
+            (fs::read(&path).expect("it is there"), names()),
+            (b"old".to_vec(), vec!["state.json".into()])
+        );
+        // Nothing takes the place of a folder with something in it.
+        let taken = folder.path().join("taken");
+        fs::create_dir_all(taken.join("inside")).expect("a folder");
+        write_whole(&taken, b"new").expect_err("it can not be there");
+        let mut left = names();
+        left.sort();
+        assert_eq!(left, ["state.json", "taken"]);
     }
 }

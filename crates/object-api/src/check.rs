@@ -143,9 +143,16 @@ mod tests {
             (pod(|pod| pod["spec"]["contaners"] = json!([])), "unknown field \"spec.contaners\""),
             (
                 pod(|pod| pod["spec"]["containers"][0]["resources"]["limit"] = json!({"a": 1})),
-                "resources.limit",
+                "unknown field \"spec.containers[0].resources.limit\"",
             ),
-            (pod(|pod| pod["spec"]["containers"] = json!("text")), "cannot be handled"),
+            (
+                pod(|pod| pod["spec"]["containers"] = json!("text")),
+                "cannot be handled as a Pod: spec.containers: invalid type: string \"text\"",
+            ),
+            (
+                pod(container("ports", json!([{"containerPort": 80}, {"containerPort": "80"}]))),
+                "spec.containers[0].ports[1].containerPort: invalid type: string \"80\", expected i32",
+            ),
         ] {
             assert!(said(&pod, "pods").contains(words), "{words}: {}", said(&pod, "pods"));
         }
