@@ -15,6 +15,12 @@ pub(crate) const BUILT: &str = "CARVE_TEST_ALL_IS_BUILT";
 /// Which cases properties are tried with.
 pub(crate) const SEED: &str = "PROPTEST_RNG_SEED";
 
+/// Programs that run after all others, with nothing beside them.
+const ALONE: &[&str] = &[
+    // Holds shares of a GPU against time that passes, of programs that must get a processor when they want one.
+    "crates/limiter/tests/time/main.rs",
+];
+
 /// Programs and libraries of the whole workspace.
 fn built() -> PathBuf {
     root().join("target/debug")
@@ -87,7 +93,8 @@ impl TestProgram {
         if std::env::var_os(SEED).is_none() {
             command.env(SEED, "1");
         }
-        Job { name: self.source.display().to_string(), command, alone: false }
+        let alone = ALONE.iter().any(|alone| self.source == Path::new(alone));
+        Job { name: self.source.display().to_string(), command, alone }
     }
 }
 
@@ -100,8 +107,15 @@ pub(crate) fn documentation() -> Job {
 
 #[cfg(test)]
 mod tests {
-    use super::read;
+    use super::{ALONE, read};
     use std::path::Path;
+
+    #[test]
+    fn programs_that_run_alone_exist() {
+        for program in ALONE {
+            assert!(crate::root().join(program).is_file(), "{program} is no test program any more");
+        }
+    }
 
     #[test]
     fn test_programs_are_told_from_everything_else_that_is_built() {
