@@ -15,9 +15,16 @@ pub(crate) const BUILT: &str = "CARVE_TEST_ALL_IS_BUILT";
 /// Which cases properties are tried with.
 pub(crate) const SEED: &str = "PROPTEST_RNG_SEED";
 
-/// Programs that run after all others, with nothing beside them.
-const ALONE: &[&str] = &[
-    // Holds shares of a GPU against time that passes, of programs that must get a processor when they want one.
+/// Programs that want the machine for themselves, or leave a lab another one. They run after all others with nothing beside them, those
+/// that need a lab in this order.
+pub(crate) const ALONE: &[&str] = &[
+    // Holds GPU time against time that passes, of programs that must get a processor when they want one.
+    "cluster-tests/tests/usage_told.rs",
+    // Karpenter brings another machine where a pod is not bound within seconds of the machine that came for it.
+    "cluster-tests/tests/karpenter_overlays.rs",
+    // A thousand nodes, which stay until the lab ends.
+    "cluster-tests/tests/schedule_fleet.rs",
+    // Holds shares of a GPU against time that passes.
     "crates/limiter/tests/time/main.rs",
 ];
 

@@ -2,7 +2,7 @@
 
 use crate::lab;
 use crate::permissions;
-use crate::programs::TestProgram;
+use crate::programs::{ALONE, TestProgram};
 use crate::queue::{Job, Place, run_all};
 use crate::run::is_ci;
 use crate::times::Times;
@@ -32,16 +32,6 @@ pub(crate) fn names() -> Result<Vec<String>> {
     names.sort();
     Ok(names)
 }
-
-/// Suites that want the machine for themselves, or leave a lab another one, in this order.
-const ALONE: &[&str] = &[
-    // Holds GPU time against time that passes, of programs that must get a processor when they want one.
-    "cluster-tests/tests/usage_told.rs",
-    // Karpenter brings another machine where a pod is not bound within seconds of the machine that came for it.
-    "cluster-tests/tests/karpenter_overlays.rs",
-    // A thousand nodes, which stay until the lab ends.
-    "cluster-tests/tests/schedule_fleet.rs",
-];
 
 /// What the suites are told.
 #[derive(Debug, Default)]
@@ -146,7 +136,6 @@ fn within(
 
 fn suite(program: &TestProgram, told: &Told<'_>) -> Job {
     let mut job = program.job();
-    job.alone = ALONE.iter().any(|alone| program.source == Path::new(alone));
     job.command.env("CARVE_SIMULATED_DRIVER", crate::root().join("target/debug/libcarve_nvml_sim.so"));
     if let Some(library) = told.limiter {
         job.command.env("CARVE_LIMITER_LIBRARY", library);
@@ -158,16 +147,4 @@ fn suite(program: &TestProgram, told: &Told<'_>) -> Job {
         job.command.env("CARVE_INCUMBENTS", programs);
     }
     job
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ALONE;
-
-    #[test]
-    fn suites_that_run_alone_exist() {
-        for suite in ALONE {
-            assert!(crate::root().join(suite).is_file(), "{suite} is no suite any more");
-        }
-    }
 }
