@@ -75,7 +75,7 @@ fn applied(cluster: &Cluster, driver: &str, rename: impl Fn(&str) -> String) {
     }
     let batch = Batch::apply(cluster, &suite, driver, &classes, units);
     let differing = || {
-        let told = batch.answers();
+        let told = batch.answers(&expected);
         let differs = |(name, promised): (&String, &String)| {
             let told = told.get(name).map_or("nothing yet", String::as_str);
             (told != promised).then(|| format!("{name}\n  says: {promised}\n  gets: {told}"))

@@ -94,7 +94,7 @@ fn specs_get_what_the_table_says() {
     let give_up = Instant::now() + PATIENCE;
     let mut last = (String::new(), Instant::now());
     loop {
-        let now = batch.answers();
+        let now = batch.answers(&BTreeMap::new());
         let text = table(&units, &now);
         if text == recorded {
             break;
