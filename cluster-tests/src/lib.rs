@@ -46,7 +46,7 @@ pub use chart::{Everything, FOLDERS, Release};
 pub use cluster::{Cluster, PATIENCE};
 pub use control_plane::{ControlPlane, PLAIN_SCHEDULER};
 pub use dra_audit::{Audit, Holdings};
-pub use dra_batch::{Batch, Unit, counted};
+pub use dra_batch::{Batch, Unit, counted, tell_put_again};
 pub use dra_claims::{Scenario, devices_given, documents, given_device, why_waiting};
 pub use dra_node::{Ask, DRIVER, apply_classes, device_of};
 pub use dra_offer::{DeviceOrder, Offered, class_objects, machine_layout, slice_objects, text_attribute};

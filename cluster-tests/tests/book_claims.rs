@@ -1,6 +1,8 @@
 //! What the book has readers type where nodes serve claims: the ways over from others who gave parts of GPUs, claims, admission, policies, and whatever only looks.
 
-use carve_cluster_tests::{Cluster, Everything, GpuNode, PATIENCE, Pod, Reader, Release, WITH_CLAIMS};
+use carve_cluster_tests::{
+    Cluster, Everything, GpuNode, PATIENCE, Pod, Reader, Release, WITH_CLAIMS, tell_put_again,
+};
 use serde_json::Value;
 
 /// The machine that the page about claims speaks of.
@@ -27,7 +29,7 @@ fn quarters_are_together(cluster: &Cluster, release: &Release<'_>) {
         let (there, astray): (Vec<_>, Vec<_>) =
             given().into_iter().partition(|(_, device)| device == "gpu-0-frac");
         for (pod, device) in &astray {
-            println!("         {pod} has {device} and is taken away");
+            tell_put_again("default", pod, device.as_str().unwrap_or_default());
             cluster.kubectl(&["delete", "pod", pod, "--ignore-not-found", "--grace-period=1"]);
         }
         there.len() == 4 && astray.is_empty()
