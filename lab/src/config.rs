@@ -46,6 +46,8 @@ nodeStatusUpdateFrequency: 1s
 # Tests kill containers again and again; kubelet would make them wait minutes.
 featureGates: {{KubeletCrashLoopBackOffMax: true}}
 crashLoopBackOff: {{maxContainerRestartPeriod: 1s}}
+# Where a claim could not be made ready, kubelet tries again with its next look at the pod, after 60 to 90 s if it is not told otherwise.
+syncFrequency: 10s
 resolvConf: \"\"
 ",
         address = node.address,

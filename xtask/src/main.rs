@@ -41,7 +41,7 @@ usage: cargo xtask TASK
   properties [MINUTES]
                what has properties, with other cases each time, until one fails or the time is over (10 minutes unless told)
   suites [--times N] [NAME…]
-               the suites on a real Kubernetes alone, in two labs side by side; more than once, and each run is written into docs/suite-runs.md
+               the suites on a real Kubernetes alone, in up to three labs side by side; more than once, and each run is written into docs/suite-runs.md
   suite-runs   write into docs/suite-runs.md what this machine remembers of earlier runs of all suites, those of `test` among them
   ci           the same with CI=true, where nothing may be skipped
   incumbents   build NVIDIA's programs, Karpenter, Helm, and the oracle made of NVIDIA's packages, into the cache

@@ -1,4 +1,4 @@
-//! The suites on a real Kubernetes: two labs side by side, and one queue of suites for both.
+//! The suites on a real Kubernetes: labs side by side, and one queue of suites for all of them.
 
 use crate::lab;
 use crate::permissions;
@@ -11,8 +11,14 @@ use carve_lab::{Lab, NAMED, Places, Wanted};
 use std::fs;
 use std::path::Path;
 
-/// Names of the labs. Most of a suite is waiting for kubelets, so two cores carry more than one lab; three were slower than two.
-const LABS: &[&str] = &["first", "second"];
+/// Names of the labs. Most of a suite is waiting for kubelets, so two cores carry more than one lab.
+const LABS: &[&str] = &["first", "second", "third"];
+
+/// As many labs as are worth starting beside compilers: three were slower than two.
+pub(crate) const BESIDE_COMPILERS: usize = 2;
+
+/// As many as are worth starting where nothing else runs.
+pub(crate) const ON_THEIR_OWN: usize = LABS.len();
 
 /// Where the suites are.
 const FOLDER: &str = "cluster-tests";
@@ -44,9 +50,10 @@ pub(crate) struct Told<'a> {
     pub(crate) previous: Option<&'a Path>,
 }
 
-/// Runs the suites in labs that are started for them and ended after them. They need root. `quiet` waits until nothing else uses the machine, for those
-/// that run alone.
+/// Runs the suites in that many labs, which are started for them and ended after them. They need root. `quiet` waits until nothing else uses the
+/// machine, for those that run alone.
 pub(crate) fn run_suites(
+    most: usize,
     programs: &[TestProgram],
     told: &Told<'_>,
     times: &mut Times,
@@ -59,9 +66,10 @@ pub(crate) fn run_suites(
         eprintln!("SKIPPED: the cluster suites start a real Kubernetes, which needs root on Linux");
         return Ok(());
     }
-    let labs: Vec<(&str, Lab)> = LABS.iter().map(|name| (*name, Lab::new(Places::named(name)))).collect();
+    let mut labs: Vec<(&str, Lab)> = LABS.iter().map(|name| (*name, Lab::new(Places::named(name)))).collect();
     // Whatever an interrupted run left.
     end(&labs)?;
+    labs.truncate(most.min(programs.len()));
     let before = lab::footprint()?;
     let result = within(&labs, programs, told, times, quiet);
     let rights = check_rights(&labs, programs, told);

@@ -115,7 +115,8 @@ pub(crate) fn suites(words: &[&str]) -> Result<()> {
     let mut failed = Ok(());
     for _ in 0..times.unwrap_or(1) {
         let (steps, mut remembered, start) = (Steps::default(), Times::remembered(), Instant::now());
-        let act = || suites::run_suites(&built.suites, &built.told(), &mut remembered, || ());
+        let labs = suites::ON_THEIR_OWN;
+        let act = || suites::run_suites(labs, &built.suites, &built.told(), &mut remembered, || ());
         let done = steps.step("cluster suites", act);
         steps.tell(&remembered);
         if names.is_empty() {
@@ -161,8 +162,9 @@ fn everything(steps: &Steps, times: &mut Times) -> Result<()> {
             }
         };
         let start = Instant::now();
-        let suites = steps
-            .step("cluster suites", || suites::run_suites(&built.suites, &built.told(), times, &mut quiet));
+        let labs = suites::BESIDE_COMPILERS;
+        let act = || suites::run_suites(labs, &built.suites, &built.told(), times, &mut quiet);
+        let suites = steps.step("cluster suites", act);
         let kept = suite_runs::remember(built.suites.len(), &suites, start.elapsed());
         // Where no suite could begin.
         quiet();
