@@ -43,6 +43,7 @@ impl<'a> Release<'a> {
             let name = definition.metadata.name.unwrap_or_default();
             let _ = cluster.try_kubectl(&["delete", "crd", &name, "--ignore-not-found"], None);
         }
+        cluster.not_leaving(NAME);
         let made = cluster.try_kubectl(&["create", "namespace", NAME], None);
         assert!(made.as_ref().map_or_else(|error| error.contains("exists"), |_| true), "{made:?}");
         Some(release)

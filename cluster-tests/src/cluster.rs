@@ -107,6 +107,12 @@ impl Cluster {
         Namespace::new(self.clone(), test)
     }
 
+    /// Waits for the end of a namespace that an earlier suite has deleted: whatever is made in it meanwhile would go with it.
+    pub fn not_leaving(&self, namespace: &str) {
+        let leaves = || !self.get(&["namespace", namespace])["metadata"]["deletionTimestamp"].is_null();
+        self.until(&format!("the namespace {namespace} of an earlier suite has gone"), PATIENCE, || !leaves());
+    }
+
     /// What kubectl prints, or what it complains about.
     pub fn try_kubectl(&self, words: &[&str], input: Option<&str>) -> Result<String, String> {
         self.try_program(&[&["kubectl"], words].concat(), input)

@@ -36,6 +36,7 @@ fn with_dashboard(cluster: &Cluster, deployment: &Value) -> Value {
 
 impl Installed {
     fn new(cluster: &Cluster) -> Self {
+        cluster.not_leaving("carve");
         let mut all = vec![
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "carve"}}),
             json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "carve-dashboard", "namespace": "carve"},
