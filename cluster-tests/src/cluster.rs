@@ -109,8 +109,8 @@ impl Cluster {
 
     /// Waits for the end of a namespace that an earlier suite has deleted: whatever is made in it meanwhile would go with it.
     pub fn not_leaving(&self, namespace: &str) {
-        let leaves = || !self.get(&["namespace", namespace])["metadata"]["deletionTimestamp"].is_null();
-        self.until(&format!("the namespace {namespace} of an earlier suite has gone"), PATIENCE, || !leaves());
+        let stays = || self.get(&["namespace", namespace])["metadata"]["deletionTimestamp"].is_null();
+        self.until(&format!("the namespace {namespace} of an earlier suite has gone"), PATIENCE, stays);
     }
 
     /// What kubectl prints, or what it complains about.
