@@ -5,7 +5,8 @@ use crate::dra_claims::{documents, given_device, why_waiting};
 use crate::{Cluster, DeviceOrder, HollowNodes, Offered, PATIENCE, machine_layout, slice_objects};
 use carve_dra::Ways;
 use serde_json::{Value, json};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -128,6 +129,8 @@ pub struct Batch {
     offered: Offered,
     _namespaces: Namespaces,
     said: RefCell<(BTreeMap<String, String>, Instant)>,
+    /// How often pods may have been put again.
+    turns: Cell<usize>,
 }
 
 /// How long the scheduler says nothing new before it is made to look again.
@@ -155,7 +158,8 @@ impl Batch {
         });
         apply(cluster, &all);
         let said = RefCell::new((BTreeMap::new(), Instant::now()));
-        Batch { cluster: cluster.clone(), units, _nodes: nodes, offered, _namespaces: namespaces, said }
+        let (cluster, turns) = (cluster.clone(), Cell::new(0));
+        Batch { cluster, units, _nodes: nodes, offered, _namespaces: namespaces, said, turns }
     }
 
     /// What the scheduler has said so far, by the name of the set. Where that stays the same, the scheduler is made to look again
@@ -169,20 +173,22 @@ impl Batch {
             *said = (answers.clone(), Instant::now());
         } else if said.1.elapsed() > UNCHANGED {
             self.offered.look_again();
-            let otherwise = |unit: &&Unit| {
+            for unit in &self.units {
                 let (told, wanted) = (answers.get(&unit.name), expected.get(&unit.name));
-                told.zip(wanted).is_some_and(|(told, wanted)| told != wanted)
-            };
-            self.units.iter().filter(otherwise).for_each(|unit| self.last_again(unit, &all));
+                if let Some((_, wanted)) = told.zip(wanted).filter(|(told, wanted)| told != wanted) {
+                    self.one_again(unit, wanted, &all);
+                }
+            }
+            self.turns.set(self.turns.get() + 1);
             said.1 = Instant::now();
         }
         answers
     }
 
-    /// Takes away the pod that has the last of a set's devices, and brings it again. Of several shares that come at once the scheduler of Kubernetes
-    /// 1.36 may put one elsewhere though there is room, because it counts another twice while that is written but still noted as on its way. Where
-    /// this is not why, it gets the same again.
-    fn last_again(&self, unit: &Unit, all: &Value) {
+    /// Takes away one of a set's pods, and brings it again. Of several shares that come at once the scheduler of Kubernetes 1.36 may put one
+    /// elsewhere though there is room, because it counts another twice while that is written but still noted as on its way. Where this is not why, it
+    /// gets the same again.
+    fn one_again(&self, unit: &Unit, wanted: &str, all: &Value) {
         let held = |claim: &Value| {
             let pod = claim["status"]["reservedFor"][0]["name"].as_str()?.to_owned();
             Some((given_device(&claim["status"]["allocation"]["devices"]["results"][0]), pod))
@@ -190,7 +196,8 @@ impl Batch {
         let mine = |object: &&Value| {
             object["kind"] == "ResourceClaim" && object["metadata"]["namespace"] == unit.name.as_str()
         };
-        let Some((device, pod)) = items(all).filter(mine).filter_map(held).max() else { return };
+        let held = items(all).filter(mine).filter_map(held).collect();
+        let Some((device, pod)) = which_again(held, wanted, self.turns.get()) else { return };
         tell_put_again(&unit.name, &pod, &device);
         // No kubelet would end it.
         let words = ["delete", "pod", &pod, "-n", &unit.name, "--ignore-not-found", "--force"];
@@ -202,6 +209,16 @@ impl Batch {
             apply(&self.cluster, &own);
         }
     }
+}
+
+/// Of devices and the pods that have them, which one is put again: one that it was not promised before the others, and then one after the other, because a
+/// pod that has its place already comes back to it.
+fn which_again(mut held: Vec<(String, String)>, wanted: &str, turn: usize) -> Option<(String, String)> {
+    held.sort_by_key(|(device, pod)| {
+        (wanted.contains(device.as_str()), Reverse((device.clone(), pod.clone())))
+    });
+    let place = turn.checked_rem(held.len())?;
+    Some(held.swap_remove(place))
 }
 
 /// Says that a pod is put again, also of a test that passes, whose `println!` nobody hears: how often that happens is for people to see.
@@ -305,7 +322,7 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::{counted, reason};
+    use super::{counted, reason, which_again};
 
     #[test]
     fn a_reason_is_told_without_the_nodes_of_others() {
@@ -318,6 +335,16 @@ mod tests {
             reason(error),
             "running \"DynamicResources\" filter plugin: selector #0: no such key: index"
         );
+    }
+
+    #[test]
+    fn the_pod_that_is_elsewhere_is_put_again_first_and_the_others_after_it() {
+        let held = || {
+            [("gpu-6", "a"), ("gpu-5", "b"), ("gpu-6", "c")].map(|(device, pod)| (device.into(), pod.into()))
+        };
+        let pod = |turn| which_again(held().to_vec(), "3 × gpu-6", turn).map(|(_, pod)| pod);
+        assert_eq!([0, 1, 2, 3].map(|turn| pod(turn).unwrap_or_default()), ["b", "c", "a", "b"]);
+        assert_eq!(which_again(Vec::new(), "3 × gpu-6", 1), None);
     }
 
     #[test]
