@@ -6,7 +6,8 @@
 //!        ▲                          │ refused                        │ ended, or gone
 //!        └──────────────────────────┴────────────────────────────────┘
 //! ```
-//! A booking that nobody has seen yet is never dropped because a watch does not show it: it may be on its way.
+//! A booking that nobody has seen yet is not dropped because a watch does not show it: it may be on its way. It is dropped where a list that was asked
+//! for after it was made does not have the pod: the pod went while nothing was watched.
 
 use carve_admission::keys;
 use carve_bookings::{Book, Booking, Offer, PodUid, Slices};
@@ -24,6 +25,8 @@ pub struct Cluster {
     unread: BTreeMap<PodUid, String>,
     /// Pods that are on no node yet: what is needed of them to bind them.
     waiting: BTreeMap<PodUid, Value>,
+    /// Pods with bookings that nobody had seen when the last list of pods was asked for.
+    unseen: BTreeSet<PodUid>,
     nodes_listed: bool,
     pods_listed: bool,
 }
@@ -150,13 +153,19 @@ impl Cluster {
         self.released(&uid_of(pod));
     }
 
-    /// All pods were listed: these are there. Of the others, those that were seen before are gone.
+    /// All pods are about to be listed.
+    pub fn pods_asked(&mut self) {
+        let unseen = self.book.pods().filter(|(_, booking)| !booking.seen);
+        self.unseen = unseen.map(|(uid, _)| uid.clone()).collect();
+    }
+
+    /// All pods were listed: these are there. Of the others, those that were seen before or were being bound when the list was asked for are gone.
     pub fn pods_listed(&mut self, uids: &BTreeSet<PodUid>) {
         self.waiting.retain(|uid, _| uids.contains(uid));
         let gone: Vec<PodUid> = self
             .book
             .pods()
-            .filter(|(uid, booking)| booking.seen && !uids.contains(uid))
+            .filter(|(uid, booking)| (booking.seen || self.unseen.contains(uid)) && !uids.contains(uid))
             .map(|(uid, _)| uid.clone())
             .chain(self.unread.keys().filter(|uid| !uids.contains(uid)).cloned())
             .collect();

@@ -73,6 +73,30 @@ fn what_was_bound_a_moment_ago_stays_until_it_is_seen() {
 }
 
 #[test]
+fn who_went_while_it_was_bound_and_nothing_was_watched_holds_nothing() {
+    let mut cluster = Cluster::default();
+    cluster.node_seen(&node("a", ONE_GPU));
+    let slices = Slices::from_annotation(HALF).unwrap();
+    let bind = |uid: &str, cluster: &mut Cluster| {
+        cluster.book_mut().hold(PodUid(uid.to_owned()), Booking::new("team/one", "a", &slices, 0, false));
+    };
+    bind("uid-one", &mut cluster);
+    cluster.pods_asked();
+    // Made later than the list, which says nothing about it.
+    bind("uid-two", &mut cluster);
+    cluster.pods_listed(&uids(&[]));
+    assert_eq!(left(&cluster), [7_500]);
+    assert!(cluster.book().bookings(&PodUid("uid-two".to_owned())).next().is_some());
+    // One that is there and not bound yet is still on its way.
+    cluster.pods_asked();
+    cluster.pods_listed(&uids(&["uid-two"]));
+    assert_eq!(left(&cluster), [7_500]);
+    cluster.pods_asked();
+    cluster.pods_listed(&uids(&[]));
+    assert_eq!(left(&cluster), [15_000]);
+}
+
+#[test]
 fn nodes_that_are_gone_or_do_not_read_offer_nothing() {
     let mut cluster = Cluster::default();
     cluster.node_seen(&node("a", ONE_GPU));

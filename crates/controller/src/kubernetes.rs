@@ -106,12 +106,15 @@ impl Kubernetes {
 
 /// What is done with what a watch shows.
 pub(crate) struct Told<S> {
+    /// Before a list is asked for.
+    pub(crate) asked: fn(&mut S),
     pub(crate) seen: fn(&mut S, &Value),
     pub(crate) gone: fn(&mut S, &Value),
     pub(crate) listed: fn(&mut S, &[Value]),
 }
 
 const NODES: Told<Cluster> = Told {
+    asked: |_| {},
     seen: Cluster::node_seen,
     gone: |cluster, node| cluster.node_gone(node["metadata"]["name"].as_str().unwrap_or_default()),
     listed: |cluster, nodes| {
@@ -121,6 +124,7 @@ const NODES: Told<Cluster> = Told {
 };
 
 const PODS: Told<Cluster> = Told {
+    asked: Cluster::pods_asked,
     seen: Cluster::pod_seen,
     gone: Cluster::pod_gone,
     listed: |cluster, pods| {
@@ -141,7 +145,10 @@ where
     let mut list = Vec::new();
     while let Some(event) = events.next().await {
         match event {
-            Ok(Event::Init) => list.clear(),
+            Ok(Event::Init) => {
+                list.clear();
+                with(&|state| (told.asked)(state));
+            }
             Ok(Event::InitApply(object)) => {
                 let object = as_value(&object);
                 with(&|state| (told.seen)(state, &object));

@@ -102,8 +102,12 @@ fn road<'a>(metadata: &'a Value, spec: &Value) -> Option<&'a str> {
 
 /// Keeps them known for as long as this runs. Only pods without a node are watched, which are few.
 pub(crate) async fn follow_waiting(client: Client, waiting: &Mutex<Waiting>) {
-    const PODS: Told<Waiting> =
-        Told { seen: Waiting::seen, gone: Waiting::gone, listed: |waiting, pods| waiting.listed(pods) };
+    const PODS: Told<Waiting> = Told {
+        asked: |_| {},
+        seen: Waiting::seen,
+        gone: Waiting::gone,
+        listed: |waiting, pods| waiting.listed(pods),
+    };
     let pods: Api<Pod> = Api::all(client);
     follow(pods, watcher::Config::default().fields("spec.nodeName="), waiting, PODS).await;
 }

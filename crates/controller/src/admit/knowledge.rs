@@ -161,10 +161,11 @@ impl Knowledge {
 }
 
 const POLICIES: Told<Policies> =
-    Told { seen: Policies::seen, gone: Policies::gone, listed: Policies::listed };
+    Told { asked: |_| {}, seen: Policies::seen, gone: Policies::gone, listed: Policies::listed };
 const NAMESPACES: Told<Namespaces> =
-    Told { seen: Namespaces::seen, gone: Namespaces::gone, listed: Namespaces::listed };
-const SLICES: Told<Slices> = Told { seen: Slices::seen, gone: Slices::gone, listed: Slices::listed };
+    Told { asked: |_| {}, seen: Namespaces::seen, gone: Namespaces::gone, listed: Namespaces::listed };
+const SLICES: Told<Slices> =
+    Told { asked: |_| {}, seen: Slices::seen, gone: Slices::gone, listed: Slices::listed };
 
 #[cfg(test)]
 mod tests {

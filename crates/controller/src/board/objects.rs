@@ -97,6 +97,7 @@ fn uids(objects: &[Value]) -> BTreeSet<String> {
 }
 
 const NODES: Told<Objects> = Told {
+    asked: |_| {},
     seen: Objects::node_seen,
     gone: |objects, node| drop(objects.nodes.remove(&name(node))),
     listed: |objects, nodes| {
@@ -106,6 +107,7 @@ const NODES: Told<Objects> = Told {
 };
 
 const AGENTS: Told<Objects> = Told {
+    asked: |_| {},
     seen: Objects::agent_seen,
     gone: |objects, pod| drop(objects.agents.remove(&uid(pod))),
     listed: |objects, pods| {
@@ -115,6 +117,7 @@ const AGENTS: Told<Objects> = Told {
 };
 
 const WAITING: Told<Objects> = Told {
+    asked: |_| {},
     seen: Objects::pod_seen,
     gone: |objects, pod| drop(objects.waiting.remove(&uid(pod))),
     listed: |objects, pods| {
@@ -124,6 +127,7 @@ const WAITING: Told<Objects> = Told {
 };
 
 const EVENTS: Told<Objects> = Told {
+    asked: |_| {},
     seen: |objects, event| objects.happenings.event(event),
     gone: |objects, event| objects.happenings.event_gone(event),
     // Events that are gone were told; what is remembered of them goes with their deletion.
