@@ -3,11 +3,12 @@
 use super::Kubernetes;
 use crate::cluster::Cluster;
 use crate::store::{Store, StoreError};
-use carve_bookings::PodUid;
+use carve_bookings::{Booking, PodUid, Slices};
 use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -118,4 +119,45 @@ async fn the_cluster_is_known_when_both_lists_were_read() {
         "{of_pods:?}"
     );
     following.abort();
+}
+
+#[tokio::test]
+async fn a_list_of_pods_says_who_went_while_nothing_was_watched() {
+    let slices = r#"{"v":1,"containers":[{"name":"main","stage":"main","slices":[{"gpu":"GPU-0","memory":7500,"compute":500}]}]}"#;
+    let slices = Slices::from_annotation(slices).unwrap();
+    let bind = move |uid: &str, cluster: &Mutex<Cluster>| {
+        let booking = Booking::new("team/one", "a", &slices, 0, false);
+        cluster.lock().unwrap().book_mut().hold(PodUid(uid.to_owned()), booking);
+    };
+    let cluster = Arc::new(Mutex::new(Cluster::default()));
+    bind("went", &cluster);
+    let (kubernetes, _) = server({
+        let cluster = Arc::clone(&cluster);
+        move |words| {
+            // Bound while the list was on its way.
+            if words.contains("/pods") {
+                bind("later", &cluster);
+            }
+            let kind = if words.contains("/pods") { "PodList" } else { "NodeList" };
+            (
+                200,
+                json!({"apiVersion": "v1", "kind": kind, "metadata": {"resourceVersion": "5"}, "items": []}),
+            )
+        }
+    });
+    let known = async {
+        while !cluster.lock().unwrap().is_known() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let listed = async {
+        tokio::select! {
+            () = kubernetes.follow(Arc::clone(&cluster)) => {}
+            () = known => {}
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), listed).await.expect("both lists are there");
+    let cluster = cluster.lock().unwrap();
+    let held: BTreeSet<&str> = cluster.book().pods().map(|(uid, _)| uid.0.as_str()).collect();
+    assert_eq!(held, BTreeSet::from(["later"]));
 }
