@@ -329,6 +329,7 @@ pub(crate) const NOTHING: &[&str] = &[
     "cuTensorMapEncodeIm2colWide",
     "cuTensorMapEncodeTiled",
     "cuTensorMapReplaceAddress",
+    "cuTensorMapSetAllocationClass",
     "cuTexObjectCreate",
     "cuTexObjectDestroy",
     "cuTexObjectGetResourceDesc",

@@ -18,6 +18,8 @@ pub(crate) const LAUNCHES: &[&str] = &[
 
 /// Names of [`Does::Copies`](crate::Does::Copies). Decompression has an engine of its own, as copies have.
 pub(crate) const COPIES: &[&str] = &[
+    "cuFabricCpyBatchAsync",
+    "cuFabricCpyBatchAsync_ptsz",
     "cuMemBatchDecompressAsync",
     "cuMemBatchDecompressAsync_ptsz",
     "cuMemcpy",

@@ -49,7 +49,7 @@ fn every_hook_is_reached_through_dlsym_and_cu_get_proc_address() {
     let stage = Stage::new(memory_limits());
     // A driver that knows the newest of them.
     let machine = stage.path().join("machine.yaml");
-    std::fs::write(&machine, "name: newest\ncuda: '13.4'\ngpus: [{product: h200-141gb}]\n").unwrap();
+    std::fs::write(&machine, "name: newest\ncuda: '13.5'\ngpus: [{product: h200-141gb}]\n").unwrap();
     let on_it = |mut command: Command| {
         command.env("CARVE_SIM_MACHINE", &machine);
         command
