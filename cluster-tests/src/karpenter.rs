@@ -162,12 +162,12 @@ impl KarpenterRun {
         reported.unwrap_or_else(|error| panic!("nodes can not be changed: {error}"));
     }
 
-    /// What it has said.
+    /// What it has said, but for what it says of every pod that waits at each look.
     pub fn said(&self) -> String {
         let said = self.program.as_ref().map(|program| format!("{}\n{}", program.printed(), program.heard()));
         let said = said.unwrap_or_default();
-        let lines: Vec<&str> = said.lines().collect();
-        format!("── karpenter\n{}", lines[lines.len().saturating_sub(60)..].join("\n"))
+        let lines: Vec<&str> = said.lines().filter(|line| !line.contains("could not schedule pod")).collect();
+        format!("── karpenter\n{}", lines[lines.len().saturating_sub(600)..].join("\n"))
     }
 
     /// Takes away everything it made or was given. Without it nobody ends what waits for it, so that is ended first.

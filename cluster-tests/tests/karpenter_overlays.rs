@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Karpenter looks at a pod that waits every ten seconds; what it would do later it has done by then.
 const ANOTHER_LOOK: Duration = Duration::from_secs(15);
+/// How long machines take until they are nodes with devices: several looks of Karpenter's at pods that wait for them.
+const ON_THEIR_WAY: Duration = Duration::from_secs(25);
 
 fn definitions() -> Option<Vec<String>> {
     ["nodepools", "nodeclaims", "nodeoverlays"]
@@ -176,12 +178,13 @@ fn machines_come_for_parts_and_not_for_pods() {
         cases.iter().flat_map(|case| pods(&case.pool.name, &case.wants, case.pods)).collect();
     let start = Instant::now();
     namespace.create_pods(&wanted);
+    let asked_for = || cases.iter().all(|case| karpenter.brought(&case.pool.name).len() >= case.machines);
+    cluster.until_or("machines are asked for", PATIENCE, asked_for, || karpenter.said());
+    std::thread::sleep(ON_THEIR_WAY);
     let done = || {
         karpenter.tend(&all);
-        // One question for all pools: nodes wait to be tended meanwhile, and Karpenter brings another machine for a pod that waits too long.
         let bound = bound(&namespace);
         cases.iter().all(|case| bound.get(&case.pool.name).copied().unwrap_or(0) == case.bound)
-            && cases.iter().all(|case| karpenter.brought(&case.pool.name).len() >= case.machines)
     };
     cluster.until_or("pods have nodes", PATIENCE, done, || karpenter.said());
     println!(
