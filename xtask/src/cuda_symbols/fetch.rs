@@ -33,7 +33,7 @@ const RELEASES: &[(&str, Version)] = &[
 
 /// A build of CUDA's runtime package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Version(pub(crate) u32, pub(crate) u32, pub(crate) u32);
+pub(crate) struct Version(u32, u32, u32);
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,12 +54,9 @@ impl Version {
     }
 }
 
-/// A folder with the headers of one release.
-pub(crate) type Folder = (Version, PathBuf);
-
-/// A folder of headers for each release of the list, the oldest first, and the newest there is if it is newer than
-/// they are. Only the newest is asked for each time; where it can not be, the newest in the cache has to do.
-pub(crate) fn folders() -> Result<(Vec<Folder>, Option<Folder>)> {
+/// A folder of headers for each release, the oldest first, and last the newest there is. Only the newest is asked for
+/// each time; where it can not be, the newest in the cache has to do.
+pub(crate) fn folders() -> Result<Vec<(Version, PathBuf)>> {
     let home = cache().join("cuda-headers");
     fs::create_dir_all(&home).with_context(|| home.display().to_string())?;
     let mut folders = Vec::new();
@@ -90,8 +87,10 @@ pub(crate) fn folders() -> Result<(Vec<Folder>, Option<Folder>)> {
             version
         }
     };
-    let newer = (newest > known).then(|| (newest, home.join(format!("{NEWEST}-{newest}"))));
-    Ok((folders, newer))
+    if newest > known {
+        folders.push((newest, home.join(format!("{NEWEST}-{newest}"))));
+    }
+    Ok(folders)
 }
 
 /// The greatest version of the package that goes on.

@@ -8,23 +8,21 @@ use crate::run::is_ci;
 use anyhow::{Context, Result, bail};
 use carve_cuda_symbols::SYMBOLS;
 use compare::{Differences, compare, guess};
-use fetch::Folder;
+use fetch::Version;
 use header::{Function, Header};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Compares with the headers of every release, the newest there is among them.
+/// Compares with the headers of every release.
 pub(crate) fn check() -> Result<()> {
-    let (mut releases, newer) = fetch::folders()?;
-    releases.extend(newer);
-    check_with(&releases)
+    check_with(&fetch::folders()?)
 }
 
 /// The same as a step of the tests: where headers can not be had it says so, unless nothing may be skipped.
 pub(crate) fn for_tests() -> Result<()> {
     match fetch::folders() {
-        Ok((releases, newer)) => check_listed(releases, newer),
+        Ok(folders) => check_with(&folders),
         Err(error) if is_ci() => Err(error.context("CUDA's headers are missing, and CI must not skip")),
         Err(error) => {
             eprintln!(
@@ -35,22 +33,7 @@ pub(crate) fn for_tests() -> Result<()> {
     }
 }
 
-/// Fails for the releases of the list alone. What a newer one brings is named, and fails nothing: a commit that was
-/// good stays good on the day that NVIDIA publishes.
-fn check_listed(mut releases: Vec<Folder>, newer: Option<Folder>) -> Result<()> {
-    check_with(&releases)?;
-    let Some((version, folder)) = newer else { return Ok(()) };
-    releases.push((version, folder));
-    if let Err(error) = check_with(&releases) {
-        eprintln!(
-            "NOTICE: CUDA {version} is newer than the list in xtask/src/cuda_symbols/fetch.rs, and fails \
-             `cargo xtask cuda-symbols`: {error:#}"
-        );
-    }
-    Ok(())
-}
-
-fn check_with(folders: &[Folder]) -> Result<()> {
+fn check_with(folders: &[(Version, PathBuf)]) -> Result<()> {
     let mut releases: Vec<(String, Header)> = Vec::new();
     let mut before = 0;
     for (version, folder) in folders {
@@ -112,11 +95,8 @@ fn report(differences: &Differences, releases: &[(String, Header)]) -> Result<()
 
 #[cfg(test)]
 mod tests {
-    use super::fetch::{Folder, Version};
-    use super::{Function, Header, check_listed, check_with, compare, report};
+    use super::{Function, Header, compare, report};
     use carve_cuda_symbols::SYMBOLS;
-    use std::fs;
-    use std::path::Path;
 
     /// A header that tells of exactly what the table has.
     fn same() -> Header {
@@ -139,25 +119,5 @@ mod tests {
         releases[0].1.functions.pop();
         let error = report(&compare(SYMBOLS, &releases), &releases).unwrap_err().to_string();
         assert!(error.contains("lacks 0 and has 1"), "{error}");
-    }
-
-    /// A folder whose header declares what the table has, and more.
-    fn folder(home: &Path, version: Version, more: &str) -> Folder {
-        let folder = home.join(version.to_string());
-        fs::create_dir(&folder).unwrap();
-        let declared: String =
-            SYMBOLS.iter().map(|symbol| format!("CUresult CUDAAPI {}(void);\n", symbol.name)).collect();
-        fs::write(folder.join("cuda.h"), declared + more).unwrap();
-        (version, folder)
-    }
-
-    #[test]
-    fn a_release_that_is_newer_than_the_list_fails_no_test() {
-        let home = tempfile::tempdir().unwrap();
-        let listed = folder(home.path(), Version(13, 5, 37), "");
-        let newer = folder(home.path(), Version(13, 6, 1), "CUresult CUDAAPI cuNew(void);\n");
-        assert!(check_listed(vec![listed.clone()], Some(newer.clone())).is_ok());
-        assert!(check_with(&[listed.clone(), newer.clone()]).is_err());
-        assert!(check_listed(vec![listed, newer], None).is_err());
     }
 }
