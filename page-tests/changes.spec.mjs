@@ -102,6 +102,7 @@ test('a field that is wrong is refused with its field, and what came with it is 
 
 test('a layout that can not be written is refused with its field', async ({ page }) => {
   await page.getByRole('combobox', { name: 'Node', exact: true }).selectOption('p4d-1');
+  // Choosing a node takes the layouts away until that node's are known.
   await expect(page.getByRole('combobox', { name: 'Layout' })).toBeEnabled();
   // The page offers only what can be; a page that was changed, or an older one, may send anything.
   await page.locator('#mig-config').evaluate((select) => { select.add(new Option('no good!', 'no good!')); select.value = 'no good!'; });

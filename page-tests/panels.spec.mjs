@@ -146,6 +146,49 @@ test('what a node offers', async ({ page }) => {
   await expect(page.locator('#node-resources')).not.toContainText('undefined');
 });
 
+test('layouts are those of the node that is chosen, however late another answer comes', async ({ page }) => {
+  const node = page.getByRole('combobox', { name: 'Node', exact: true });
+  const layout = page.getByRole('combobox', { name: 'Layout' });
+  const cut = page.getByRole('button', { name: 'Cut' });
+  const { migConfigs } = await carve.get('node?name=p4d-1');
+  let late;
+  await page.route(/node\?name=g5-1$/, async (route) => {
+    await new Promise((resolve) => { late = resolve; });
+    await route.continue();
+  });
+  await tab(page, 'Change');
+  await node.selectOption('g5-1');
+  await expect.poll(() => late !== undefined).toBe(true);
+  // Nobody knows yet what this one can be cut into, least of all what the other one can.
+  await expect(layout).toBeDisabled();
+  await expect(cut).toBeDisabled();
+  await node.selectOption('p4d-1');
+  await layout.selectOption(migConfigs.at(-1));
+  const answered = page.waitForResponse(/node\?name=g5-1$/);
+  late();
+  await (await answered).finished();
+  // Two looks at what the node offers later, the choice is still there.
+  for (let looks = 0; looks < 2; looks++) await page.waitForResponse(/node\?name=p4d-1$/);
+  await expect(layout).toHaveValue(migConfigs.at(-1));
+  await expect(cut).toBeEnabled();
+});
+
+test('layouts are asked for until they are known', async ({ page }) => {
+  const { migConfigs } = await carve.get('node?name=p4d-1');
+  let asked = 0;
+  await page.route(/node\?name=p4d-1$/, async (route) => {
+    // The GPUs of a node that has just come may be seen after its name.
+    if (++asked > 2) return route.continue();
+    const response = await route.fetch();
+    return route.fulfill({ response, json: { ...await response.json(), migConfigs: [] } });
+  });
+  await page.reload();
+  await tab(page, 'Change');
+  await expect(page.getByRole('combobox', { name: 'Layout' }).locator('option')).toContainText(migConfigs);
+  await expect(page.getByRole('combobox', { name: 'Layout' })).toBeEnabled();
+  expect(asked).toBeGreaterThan(2);
+});
+
 test('the table has a row for each slice and each free GPU', async ({ page }) => {
   await page.keyboard.press('t');
   await agree(async () => {

@@ -36,11 +36,22 @@ pub(crate) fn page_of_built() -> Result<()> {
     let tests = |words: &[&str]| {
         let mut tests = npm(&[&["test", "--"], words].concat());
         run(tests.env("CARVE", root().join("target/debug/carve")).env("CHROMIUM", &chromium))
+            .inspect_err(|_| tell_pages(&folder.join("test-results")))
     };
     // Both, whatever becomes of the first.
     let untimed = tests(&["--project=untimed", "--workers=2"]);
     let timed = tests(&["--project=timed", "--workers=1"]);
     untimed.and(timed)
+}
+
+/// Shows what was on the pages of tests that failed: what ran elsewhere leaves nothing else to read.
+fn tell_pages(results: &Path) {
+    let folders = std::fs::read_dir(results).into_iter().flatten().flatten();
+    for page in folders.map(|folder| folder.path().join("error-context.md")) {
+        if let Ok(text) = std::fs::read_to_string(&page) {
+            eprintln!("── {}\n{text}", page.display());
+        }
+    }
 }
 
 /// Says what is missing, or fails where nothing may be skipped.

@@ -99,7 +99,10 @@ function migConfig(state, tabs, act) {
   const node = byId('mig-node');
   const config = byId('mig-config');
   const label = 'nvidia.com/mig.config';
-  let chosen = 0;
+  let chosen = false;
+  let asked = 0;
+  /** The node whose layouts are offered, and those; null until they are known. */
+  let offered = null;
 
   const names = calmly(() => {
     const cuttable = (name) => state.fleet.nodes.get(name).tiles.some(({ gpu }) => gpu.slots);
@@ -108,29 +111,45 @@ function migConfig(state, tabs, act) {
     const before = node.value;
     fill(node, all.map((name) => h('option', { value: name }, name)));
     if (all.includes(before)) node.value = before;
+    else unknown();
     look();
   }, 500);
 
   async function look() {
-    if (!node.value || !state.about.mayChange) return;
-    const before = chosen;
+    const name = node.value;
+    if (!name || !state.about.mayChange) return;
+    const mine = ++asked;
     try {
-      const said = await get(`node?name=${encodeURIComponent(node.value)}`);
-      const configs = said.migConfigs ?? [];
-      // What the reader chose while the answer was on its way stays chosen.
-      const kept = chosen === before ? null : config.value;
-      const now = said.labels?.[label] ?? '';
-      // A node without the label has no layout of these: it is whole, or cut on demand. One that is labelled with something else has a wish that nobody knows.
-      const none = configs.length === 0 ? 'this node has no MIG' : 'no layout is set';
-      const others = now && !configs.includes(now) ? [now] : [];
-      fill(config, !now && h('option', { value: '' }, none), [...others, ...configs].map((name) => h('option', { value: name }, name)));
-      config.value = configs.includes(kept) ? kept : now;
-      config.disabled = configs.length === 0;
-      choice();
+      const said = await get(`node?name=${encodeURIComponent(name)}`);
+      // Answers may come in another order than they were asked for; only the last question's counts.
+      if (mine !== asked) return;
+      layouts(name, said);
       offers(said);
     } catch (error) {
-      fill(byId('node-resources'), h('li', {}, error.message));
+      if (mine === asked) fill(byId('node-resources'), h('li', {}, error.message));
     }
+  }
+
+  /** Layouts of another node are none of this one's: nothing is cut until they are known. */
+  function unknown() {
+    offered = null;
+    chosen = false;
+    config.disabled = true;
+    choice();
+  }
+
+  function layouts(name, { labels, migConfigs: configs = [] }) {
+    // What the reader chose stays chosen until it is cut.
+    const kept = chosen ? config.value : null;
+    const now = labels?.[label] ?? '';
+    // A node without the label has no layout of these: it is whole, or cut on demand. One that is labelled with something else has a wish that nobody knows.
+    const none = configs.length === 0 ? 'this node has no MIG' : 'no layout is set';
+    const others = now && !configs.includes(now) ? [now] : [];
+    fill(config, !now && h('option', { value: '' }, none), [...others, ...configs].map((one) => h('option', { value: one }, one)));
+    config.value = configs.includes(kept) ? kept : now;
+    config.disabled = configs.length === 0;
+    offered = `${name} ${configs}`;
+    choice();
   }
 
   /** Nothing is cut into a layout that is none. */
@@ -147,12 +166,19 @@ function migConfig(state, tabs, act) {
     const name = node.value;
     if (!name || !tabs.isShown('change') || !state.about.mayChange) return;
     const said = await get(`node?name=${encodeURIComponent(name)}`).catch(() => null);
-    if (said && name === node.value) offers(said);
+    if (!said || name !== node.value) return;
+    // Its GPUs may have been seen only after their layouts were asked for, and the question may have failed.
+    if (offered !== `${name} ${said.migConfigs ?? []}`) look();
+    offers(said);
   }, 2000);
 
-  node.addEventListener('change', look);
-  config.addEventListener('change', () => { chosen++; choice(); });
-  byId('mig-cut').addEventListener('click', () => act(() => post('label', { kind: 'Node', name: node.value, labels: { [label]: config.value } })).then(look));
+  unknown();
+  node.addEventListener('change', () => { unknown(); look(); });
+  config.addEventListener('change', () => { chosen = true; choice(); });
+  byId('mig-cut').addEventListener('click', () => {
+    chosen = false;
+    act(() => post('label', { kind: 'Node', name: node.value, labels: { [label]: config.value } })).then(look);
+  });
   state.on('fleet', names);
   state.on('about', names);
   tabs.onShow('change', again);
