@@ -3,6 +3,7 @@
 //! A runtime ends a container by killing every process in its cgroup, whoever started it and whatever its process group
 //! is. A daemon that goes with the agent takes the GPU state of all its clients along.
 
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -19,6 +20,9 @@ pub struct CgroupHome {
 
 /// What becomes of a daemon that could not be moved.
 const CONSEQUENCE: &str = "MPS clients would be cut off when the agent's container restarts";
+
+/// How often it is tried to move a daemon into a cgroup that is there and then is not.
+const TRIES: u32 = 100;
 
 /// The number of the second version among the hierarchies of a process; those of the first have names.
 const UNIFIED: &str = "";
@@ -78,6 +82,20 @@ impl CgroupHome {
     }
 
     fn enter(&self, hierarchy: &Path, process: u32) -> io::Result<()> {
+        // Another agent that leaves the machine takes the cgroup away while nobody is in it, also right after it was made here.
+        let taken_away = |error: &io::Error| {
+            error.kind() == io::ErrorKind::NotFound || Errno::from_io_error(error) == Some(Errno::NODEV)
+        };
+        let mut tries = 1..TRIES;
+        loop {
+            match self.try_to_enter(hierarchy, process) {
+                Err(error) if taken_away(&error) && tries.next().is_some() => {}
+                done => return done,
+            }
+        }
+    }
+
+    fn try_to_enter(&self, hierarchy: &Path, process: u32) -> io::Result<()> {
         let home = hierarchy.join(&self.name);
         fs::create_dir_all(&home)?;
         // In the first version a new cgroup may use no processor and no memory until it is told which.

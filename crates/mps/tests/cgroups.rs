@@ -11,6 +11,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use support::{Machine, limits, part, ready, settings, want};
 
@@ -228,6 +230,36 @@ async fn outlives(cgroups: &Cgroups) -> String {
     assert_eq!((status.adopted, status.clients, machine.pid(&gpu)), (true, 1, pid));
     mps.shutdown(IdleDaemons::Keep).await;
     remarks
+}
+
+/// As an agent does that leaves the machine while another one comes.
+#[tokio::test]
+async fn daemons_come_into_a_cgroup_that_somebody_else_takes_away() {
+    let Some(cgroups) = Cgroups::new("taken", Which::All) else { return };
+    let machine = Machine::new();
+    let stop = Arc::new(AtomicBool::new(false));
+    let (until, home) = (Arc::clone(&stop), cgroups.home.clone());
+    let taking = std::thread::spawn(move || {
+        while !until.load(Ordering::Relaxed) {
+            home.remove();
+        }
+    });
+    let mut remarks = Vec::new();
+    for round in 0..12 {
+        let gpu = part(&format!("GPU-{round}"));
+        let settings = MpsSettings { cgroup: Some(cgroups.home.clone()), ..machine.settings() };
+        let mut mps = Mps::new(settings, None);
+        let mut statuses = mps.status();
+        want(&mut mps, &gpu, limits(4_096, 25));
+        remarks.extend(ready(&mut statuses, &gpu).await.remarks);
+        // The cgroup can be taken away again.
+        mps.shutdown(IdleDaemons::Quit).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    taking.join().unwrap();
+    // The test's own limits are those of this process, and that is remarked where it has any.
+    remarks.retain(|remark| remark.contains("could not be moved"));
+    assert_eq!(remarks, Vec::<String>::new());
 }
 
 #[test]

@@ -5,6 +5,9 @@ mod support;
 use carve_gpu_model::{Bytes, Mebibytes};
 use carve_mps::{ClientProbe, Mps, MpsSettings, PartState, PartStatus, ProbeError, Seen};
 use carve_slicing::PartId;
+use std::io::Write;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,6 +73,24 @@ async fn a_part_whose_limits_are_not_taken_is_never_ready() {
         let status = ready(&mut statuses, &gpu).await;
         assert!(!status.adopted, "{fault}");
     }
+}
+
+#[tokio::test]
+async fn a_daemon_outlives_those_who_ask_and_are_gone_before_it_answers() {
+    let (machine, gpu) = (Machine::new(), part("GPU-1"));
+    let mut mps = Mps::new(machine.settings(), None);
+    let mut statuses = mps.status();
+    want(&mut mps, &gpu, limits(4_096, 25));
+    ready(&mut statuses, &gpu).await;
+    let pid = machine.pid(&gpu);
+    for question in ["get_default_active_thread_percentage\n", "no such command\n", "get_ser"] {
+        let mut stream = UnixStream::connect(machine.root().join(gpu.as_str()).join("pipe/control")).unwrap();
+        // Nobody will read the answer, as when whoever asked was killed.
+        stream.shutdown(Shutdown::Read).unwrap();
+        stream.write_all(question.as_bytes()).unwrap();
+    }
+    assert_eq!(machine.tell(&gpu, "get_default_active_thread_percentage\n"), "25.0\n");
+    assert!(lives(pid) && machine.pid(&gpu) == pid, "it is the same one");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use crate::Nvml;
 use crate::call::{Answer, Device, EventSet};
 use carve_gpu_host::{GpuEvent, HostFailure};
 use carve_gpu_model::{ComputeInstanceId, GpuIndex, GpuInstanceId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// NVML's number for the kind of event an XID is.
@@ -15,35 +15,56 @@ const NO_INSTANCE: u32 = u32::MAX;
 /// What is watched.
 #[derive(Debug)]
 pub(crate) enum Watch {
-    /// These GPUs. Their handles are remembered, because a GPU that is lost no longer tells its index.
-    Gpus { set: EventSet, known: BTreeMap<Device, GpuIndex> },
-    /// Nothing: neither library nor GPUs can tell events.
+    /// These GPUs. Their handles are remembered, because a GPU that is lost no longer tells its index. Those of `missing` could not be watched
+    /// yet: they were lost, and may be found again.
+    Gpus { set: EventSet, known: BTreeMap<Device, GpuIndex>, missing: BTreeSet<GpuIndex> },
+    /// Nothing: the library can not tell events.
     Nothing,
 }
 
+impl Watch {
+    /// Whether there is anything to wait for; what a library says of a set without GPUs is not written anywhere.
+    fn sees_any(&self) -> bool {
+        matches!(self, Watch::Gpus { known, .. } if !known.is_empty())
+    }
+}
+
 impl Nvml {
-    /// Starts to watch every GPU that can be watched.
+    /// Starts to watch; no GPU is there yet.
     fn start_watch(&self) -> Answer<Watch> {
+        let missing = (0..self.calls.count()?).map(GpuIndex).collect();
         let set = match self.calls.create_event_set() {
             Ok(set) => set,
             Err(HostFailure::NotSupported | HostFailure::FunctionNotFound) => return Ok(Watch::Nothing),
             Err(failure) => return Err(failure),
         };
-        let mut known = BTreeMap::new();
-        for index in (0..self.calls.count()?).map(GpuIndex) {
+        Ok(Watch::Gpus { set, known: BTreeMap::new(), missing })
+    }
+
+    /// Watches those that are missing, as far as they are there. What can never be watched is not missing.
+    fn watch_missing(
+        &self,
+        set: EventSet,
+        known: &mut BTreeMap<Device, GpuIndex>,
+        missing: &mut BTreeSet<GpuIndex>,
+    ) -> Answer<()> {
+        for index in missing.clone() {
             // One GPU that is lost or can not be watched must not blind us to the others.
-            let watched = self
-                .device(index)
-                .and_then(|device| self.calls.watch(device, XID, set).map(|()| known.insert(device, index)));
-            if let Err(HostFailure::Uninitialized) = watched {
-                return Err(HostFailure::Uninitialized);
+            let watched =
+                self.device(index).and_then(|device| self.calls.watch(device, XID, set).map(|()| device));
+            match watched {
+                Ok(device) => {
+                    missing.remove(&index);
+                    known.insert(device, index);
+                }
+                Err(HostFailure::NotSupported | HostFailure::FunctionNotFound) => {
+                    drop(missing.remove(&index))
+                }
+                Err(HostFailure::Uninitialized) => return Err(HostFailure::Uninitialized),
+                Err(_) => {}
             }
         }
-        if known.is_empty() {
-            let _ = self.calls.free_event_set(set);
-            return Ok(Watch::Nothing);
-        }
-        Ok(Watch::Gpus { set, known })
+        Ok(())
     }
 
     /// Gives the watch back; the next wait starts a new one.
@@ -55,10 +76,18 @@ impl Nvml {
 
     pub(crate) fn wait_for_event(&mut self, wait: Duration) -> Answer<Option<GpuEvent>> {
         let until = Instant::now() + wait;
-        if self.watch.is_none() {
-            self.watch = Some(self.start_watch()?);
-        }
-        let Some(Watch::Gpus { set, known }) = &self.watch else {
+        let mut watch = match self.watch.take() {
+            Some(watch) => watch,
+            None => self.start_watch()?,
+        };
+        let found = match &mut watch {
+            Watch::Gpus { set, known, missing } => self.watch_missing(*set, known, missing),
+            Watch::Nothing => Ok(()),
+        };
+        self.watch = Some(watch);
+        found?;
+        let Some(Watch::Gpus { set, known, .. }) = self.watch.as_ref().filter(|watch| watch.sees_any())
+        else {
             std::thread::sleep(wait);
             return Ok(None);
         };
