@@ -54,15 +54,13 @@ impl Nvml {
                 self.device(index).and_then(|device| self.calls.watch(device, XID, set).map(|()| device));
             match watched {
                 Ok(device) => {
-                    missing.remove(&index);
                     known.insert(device, index);
                 }
-                Err(HostFailure::NotSupported | HostFailure::FunctionNotFound) => {
-                    drop(missing.remove(&index))
-                }
+                Err(HostFailure::NotSupported | HostFailure::FunctionNotFound) => {}
                 Err(HostFailure::Uninitialized) => return Err(HostFailure::Uninitialized),
-                Err(_) => {}
+                Err(_) => continue,
             }
+            missing.remove(&index);
         }
         Ok(())
     }
