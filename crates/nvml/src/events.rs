@@ -12,12 +12,20 @@ const XID: u64 = 8;
 /// NVML's way of saying that an event is not confined to an instance.
 const NO_INSTANCE: u32 = u32::MAX;
 
+/// How often those that could not be watched are tried again. Waits are short, and a lost GPU is not to be asked all the time.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
 /// What is watched.
 #[derive(Debug)]
 pub(crate) enum Watch {
     /// These GPUs. Their handles are remembered, because a GPU that is lost no longer tells its index. Those of `missing` could not be watched
     /// yet: they were lost, and may be found again.
-    Gpus { set: EventSet, known: BTreeMap<Device, GpuIndex>, missing: BTreeSet<GpuIndex> },
+    Gpus {
+        set: EventSet,
+        known: BTreeMap<Device, GpuIndex>,
+        missing: BTreeSet<GpuIndex>,
+        tried: Option<Instant>,
+    },
     /// Nothing: the library can not tell events.
     Nothing,
 }
@@ -38,7 +46,7 @@ impl Nvml {
             Err(HostFailure::NotSupported | HostFailure::FunctionNotFound) => return Ok(Watch::Nothing),
             Err(failure) => return Err(failure),
         };
-        Ok(Watch::Gpus { set, known: BTreeMap::new(), missing })
+        Ok(Watch::Gpus { set, known: BTreeMap::new(), missing, tried: None })
     }
 
     /// Watches those that are missing, as far as they are there. What can never be watched is not missing.
@@ -79,8 +87,13 @@ impl Nvml {
             None => self.start_watch()?,
         };
         let found = match &mut watch {
-            Watch::Gpus { set, known, missing } => self.watch_missing(*set, known, missing),
-            Watch::Nothing => Ok(()),
+            Watch::Gpus { set, known, missing, tried }
+                if tried.is_none_or(|tried| tried.elapsed() >= TRY_AGAIN) =>
+            {
+                *tried = Some(Instant::now());
+                self.watch_missing(*set, known, missing)
+            }
+            _ => Ok(()),
         };
         self.watch = Some(watch);
         found?;

@@ -309,8 +309,9 @@ fn child_watches_the_world() {
     let rest: Vec<_> = newcomer.gpus().unwrap().into_iter().map(|gpu| gpu.index.0).collect();
     assert_eq!(rest, [1, 2, 3]);
     assert_eq!(newcomer.next_event(Duration::ZERO).unwrap(), None);
-    // Once it is found again, it is watched as the others are.
+    // Once it is found again, it is watched as the others are, soon.
     theirs.change_world(|host| host.find_again(first)).unwrap();
+    assert_eq!(newcomer.next_event(Duration::from_secs(2)).unwrap(), None);
     assert_eq!(newcomer.next_event(Duration::ZERO).unwrap(), None);
     let event = GpuEvent { gpu: first, xid: 48, gpu_instance: None, compute_instance: None };
     theirs.change_world(|host| host.raise(event)).unwrap();
